@@ -1,0 +1,185 @@
+package logstore
+
+import (
+	"bytes"
+	"math"
+)
+
+// outcome is what applying a transaction decided, beside the changed state. It is reused from one transaction to the next.
+type outcome struct {
+	bases  []int64 // base offset of each append
+	shards []Shard // number of each new shard
+	freed  []freedRange
+}
+
+func (o *outcome) reset() {
+	o.bases, o.shards, o.freed = o.bases[:0], o.shards[:0], o.freed[:0]
+}
+
+// freedRange is a run of offsets that were live before the transaction and are not any more.
+type freedRange struct {
+	shard Shard
+	Range
+}
+
+// check judges the conditions and the operations of a validated transaction against the state, and changes nothing. After nil,
+// apply cannot fail.
+func (st *state) check(t *Txn) error {
+	for i := range t.If {
+		c := &t.If[i]
+		ok := false
+		switch c.kind {
+		case condKeyIs:
+			v, has := st.kv.get(c.key)
+			ok = has && bytes.Equal(v, c.value)
+		case condKeyAbsent:
+			_, has := st.kv.get(c.key)
+			ok = !has
+		case condLive:
+			sh := st.shards.get(c.shard)
+			ok = sh != nil && sh.isLive(c.offset)
+		case condNext:
+			sh := st.shards.get(c.shard)
+			ok = sh != nil && sh.next == c.offset
+		}
+		if !ok {
+			return &ConflictError{Condition: i, What: c.String()}
+		}
+	}
+	for i := range t.Do {
+		o := &t.Do[i]
+		switch o.kind {
+		case opPut, opRemove:
+			continue
+		case opCreateShard:
+			if err := st.checkCreate(t, i); err != nil {
+				return err
+			}
+			creates++
+			continue
+		}
+		sh := st.shards.get(o.shard)
+		if sh == nil {
+			return &UnknownShardError{o.shard}
+		}
+		switch o.kind {
+		case opAppend:
+			// 2^62 offsets are never reached; refusing there keeps every sum below in range whatever a transaction holds.
+			if sh.next > math.MaxInt64/2 {
+				return &OffsetRangeError{o.shard, sh.next, sh.first, sh.next}
+			}
+		case opDelete:
+			for _, r := range o.ranges {
+				if r.To > sh.next {
+					return &OffsetRangeError{o.shard, r.To - 1, sh.first, sh.next}
+				}
+			}
+		case opTrimBefore:
+			if o.offset > sh.next {
+				return &OffsetRangeError{o.shard, o.offset, sh.first, sh.next}
+			}
+		}
+	}
+	return nil
+}
+
+// checkCreate refuses a new shard whose key is taken, by the state or by an earlier operation of the same transaction.
+func (st *state) checkCreate(t *Txn, i int) error {
+	key := t.Do[i].key
+	_, taken := st.kv.get(key)
+	for j := range t.Do[:i] {
+		switch o := &t.Do[j]; {
+		case o.key != key:
+		case o.kind == opRemove:
+			taken = false
+		case o.kind == opPut || o.kind == opCreateShard:
+			taken = true
+		}
+	}
+	if taken {
+		return &ConflictError{Condition: -1, What: KeyAbsent(key).String()}
+	}
+	return nil
+}
+
+// apply executes a transaction that check found good.
+func (st *state) apply(t *Txn, out *outcome) {
+	for i := range t.Do {
+		o := &t.Do[i]
+		switch o.kind {
+		case opAppend:
+			sh := st.shards.own(o.shard)
+			out.bases = append(out.bases, sh.next)
+			sh.digest = chainDigest(sh.digest, sh.next, o.batch)
+			sh.next += int64(o.batch.LastOffsetDelta()) + 1
+		case opDelete:
+			st.delete(o.shard, o.ranges, out)
+		case opTrimBefore:
+			st.trim(o.shard, o.offset, out)
+		case opPut:
+			st.kv.put(o.key, append(make([]byte, 0, len(o.value)), o.value...))
+		case opRemove:
+			st.kv.remove(o.key)
+		case opCreateShard:
+			id := st.nextShard
+			st.createShard(id, o.key)
+			out.shards = append(out.shards, id)
+		case opDropShard:
+			st.drop(o.shard, out)
+		}
+	}
+}
+
+func (st *state) createShard(id Shard, key string) {
+	st.nextShard = id + 1
+	st.shards.add(id, shard{})
+	st.kv.put(key, ShardValue(id))
+}
+
+// delete marks the ranges deleted and moves the shard's first offset over what is deleted there.
+func (st *state) delete(id Shard, ranges []Range, out *outcome) {
+	sh := st.shards.own(id)
+	for _, r := range ranges {
+		from := max(r.From, sh.first)
+		if from >= r.To {
+			continue
+		}
+		sh.deleted.absent(from, r.To, func(f Range) { out.freed = append(out.freed, freedRange{id, f}) })
+		if from > sh.first {
+			st.ownDeleted(sh).bm.AddRange(uint64(from), uint64(r.To))
+			continue
+		}
+		sh.first = r.To
+		st.settleFirst(sh)
+	}
+}
+
+// trim deletes everything before offset.
+func (st *state) trim(id Shard, offset int64, out *outcome) {
+	sh := st.shards.own(id)
+	if offset <= sh.first {
+		return
+	}
+	sh.deleted.absent(sh.first, offset, func(f Range) { out.freed = append(out.freed, freedRange{id, f}) })
+	sh.first = offset
+	st.settleFirst(sh)
+}
+
+// settleFirst restores the shard's invariants after first was moved: over what is deleted already, and out of the set.
+func (st *state) settleFirst(sh *shard) {
+	if sh.deleted == nil {
+		return
+	}
+	sh.first = sh.deleted.nextAbsent(sh.first)
+	set := st.ownDeleted(sh)
+	set.bm.RemoveRange(0, uint64(sh.first))
+	if set.bm.IsEmpty() {
+		sh.deleted = nil
+	}
+}
+
+func (st *state) drop(id Shard, out *outcome) {
+	sh := st.shards.get(id)
+	sh.deleted.absent(sh.first, sh.next, func(f Range) { out.freed = append(out.freed, freedRange{id, f}) })
+	st.shards.remove(id)
+}

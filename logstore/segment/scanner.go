@@ -1,0 +1,111 @@
+package segment
+
+import (
+	"errors"
+	"fmt"
+	"io"
+)
+
+// Scanner reads the entries of a segment file one after another, as recovery and `polylog check` do.
+// It is used by one goroutine.
+type Scanner struct {
+	r    io.ReaderAt
+	pos  uint32 // of the next entry
+	end  int64  // of the file, or of the entries if it is sealed
+	buf  []byte
+	from uint32 // file position of buf[0]
+}
+
+// scanChunk is how much is read at a time: large enough that a read call costs nothing beside its bytes.
+const scanChunk = 1 << 20
+
+// NewScanner scans the entries of r from position pos (HeaderSize for the first) and never reads at or beyond end.
+func NewScanner(r io.ReaderAt, pos uint32, end int64) *Scanner {
+	return &Scanner{r: r, pos: pos, end: end, from: pos}
+}
+
+// Pos is the position of the entry that the next call of Next will read.
+func (s *Scanner) Pos() uint32 { return s.pos }
+
+// Next returns the next entry; it is valid until the call after. The error is ErrNoEntry at the end of what was written,
+// ErrBadEntry for bytes that are no entry, io.EOF at the end of the file, else the disk's.
+func (s *Scanner) Next() (Entry, error) {
+	if int64(s.pos) >= s.end {
+		return Entry{}, io.EOF
+	}
+	b, err := s.window(EntryHeaderSize)
+	if err != nil {
+		return Entry{}, err
+	}
+	if len(b) >= EntryHeaderSize {
+		size, _, err := entrySize(b)
+		if err != nil {
+			return Entry{}, err
+		}
+		if int64(s.pos)+int64(size) > s.end {
+			return Entry{}, fmt.Errorf("%w: claims %d bytes at position %d of %d", ErrBadEntry, size, s.pos, s.end)
+		}
+		if b, err = s.window(size); err != nil {
+			return Entry{}, err
+		}
+	}
+	e, err := ParseEntry(b)
+	if err != nil {
+		return Entry{}, err
+	}
+	e.Pos = s.pos
+	s.pos += uint32(e.Size())
+	return e, nil
+}
+
+// window returns the bytes at the current position, at least n of them unless the file ends before.
+func (s *Scanner) window(n int) ([]byte, error) {
+	have := int(s.from) + len(s.buf) - int(s.pos)
+	if have >= n {
+		return s.buf[s.pos-s.from:], nil
+	}
+	want := max(n, scanChunk)
+	want = int(min(int64(want), s.end-int64(s.pos)))
+	if want <= have {
+		return s.buf[s.pos-s.from:], nil
+	}
+	if cap(s.buf) < want {
+		s.buf = make([]byte, 0, want)
+	}
+	b := s.buf[:want]
+	got, err := s.r.ReadAt(b, int64(s.pos))
+	if err != nil && !errors.Is(err, io.EOF) {
+		return nil, err
+	}
+	s.buf, s.from = b[:got], s.pos
+	return s.buf, nil
+}
+
+// Resync looks for the next whole entry behind a bad one, byte by byte, and reports whether there is one; Next returns it
+// then. Its sequence number is higher than after: an older one is what an earlier life of the disk left there.
+// accept may refuse a candidate (its batches do not hold what they claim).
+func (s *Scanner) Resync(after uint64, accept func(*Entry) bool) (bool, error) {
+	start := s.pos
+	for p := int64(start) + 1; p+EntryHeaderSize <= s.end; p++ {
+		s.pos = uint32(p)
+		b, err := s.window(EntryHeaderSize)
+		if err != nil {
+			return false, err
+		}
+		if b[4]|b[5]|b[6]|b[7] == 0 {
+			continue // most of what follows a torn tail is zeros
+		}
+		size, _, err := entrySize(b)
+		if err != nil || p+int64(size) > s.end {
+			continue
+		}
+		if b, err = s.window(size); err != nil {
+			return false, err
+		}
+		if e, err := ParseEntry(b); err == nil && (e.Seq > after || e.Kind == KindKept) && accept(&e) {
+			return true, nil
+		}
+	}
+	s.pos = start
+	return false, nil
+}
