@@ -55,7 +55,6 @@ func (st *state) check(t *Txn) error {
 			if err := st.checkCreate(t, i); err != nil {
 				return err
 			}
-			creates++
 			continue
 		}
 		sh := st.shards.get(o.shard)

@@ -33,10 +33,7 @@ func encodeMeta(dst []byte, t *Txn, out *outcome) []byte {
 		dst = append(dst, byte(o.kind))
 		switch o.kind {
 		case opAppend:
-			dst = binary.AppendUvarint(dst, uint64(o.shard))
-			dst = binary.AppendUvarint(dst, uint64(out.bases[appends]))
-			dst = binary.AppendUvarint(dst, uint64(o.batch.Len()))
-			dst = binary.LittleEndian.AppendUint32(dst, o.batch.CRC())
+			dst = encodeAppended(dst[:len(dst)-1], o.shard, out.bases[appends], o.batch.Len(), o.batch.CRC())
 			appends++
 		case opDelete:
 			dst = binary.AppendUvarint(dst, uint64(o.shard))
@@ -59,6 +56,15 @@ func encodeMeta(dst []byte, t *Txn, out *outcome) []byte {
 		}
 	}
 	return dst
+}
+
+// encodeAppended appends an append with its outcome: all that the metadata says of a batch.
+func encodeAppended(dst []byte, sh Shard, base int64, size int, crc uint32) []byte {
+	dst = append(dst, byte(opAppend))
+	dst = binary.AppendUvarint(dst, uint64(sh))
+	dst = binary.AppendUvarint(dst, uint64(base))
+	dst = binary.AppendUvarint(dst, uint64(size))
+	return binary.LittleEndian.AppendUint32(dst, crc)
 }
 
 func appendString(dst []byte, s string) []byte {

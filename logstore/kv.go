@@ -1,6 +1,10 @@
 package logstore
 
-import "github.com/tidwall/btree"
+import (
+	"strings"
+
+	"github.com/tidwall/btree"
+)
 
 // kv is the ordered key-value map: a B-tree whose copies share what neither has changed since. Values are never
 // changed in place, so they may be handed out.
@@ -27,6 +31,13 @@ func (k *kv) remove(key string) bool {
 		k.bytes -= int64(len(key) + len(old))
 	}
 	return had
+}
+
+// scan calls f for the keys with the prefix, in order, until it returns false.
+func (k *kv) scan(prefix string, f func(key string, value []byte) bool) {
+	k.m.Ascend(prefix, func(key string, value []byte) bool {
+		return strings.HasPrefix(key, prefix) && f(key, value)
+	})
 }
 
 // snapshot returns a copy in constant time.

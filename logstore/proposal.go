@@ -2,6 +2,7 @@ package logstore
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
 
 	"polylog/logstore/record"
@@ -9,6 +10,9 @@ import (
 
 // proposalVersion is the first byte of an encoded proposal. An unknown one is refused, so that a node never half-understands another.
 const proposalVersion = 1
+
+// errBadProposal means that a batch in a proposal is damaged.
+var errBadProposal = errors.New("bad proposal")
 
 // encodeProposal encodes a transaction with its conditions, as it travels to a Sequencer:
 //
@@ -102,7 +106,7 @@ func decodeProposal(b []byte) (id ProposalID, t Txn, err error) {
 			}
 			var rest []byte
 			if o.batch, rest, err = record.Parse(p); err != nil {
-				return id, t, fmt.Errorf("batch for shard %d: %w", o.shard, err)
+				return id, t, fmt.Errorf("%w: batch for shard %d: %w", errBadProposal, o.shard, err)
 			}
 			if len(rest) != 0 {
 				return id, t, &InvalidError{fmt.Sprintf("%d bytes behind the batch for shard %d", len(rest), o.shard)}

@@ -16,10 +16,19 @@ type shard struct {
 	local localTail
 }
 
-// localTail is the chain of the shard's batches in the index of segment number seg (the low bits of its id), if that is still in memory.
+// localTail is where the shard's newest batches stand in the indexes that are in memory: of the newest segment that it has any in, and of the one
+// before. The segments are named by the low bits of their ids; one that is not in memory any more means nothing.
 type localTail struct {
-	seg   uint32
-	chain segment.Chain
+	seg, prevSeg     uint32
+	chain, prevChain segment.Chain
+}
+
+// advance makes seg the newest segment.
+func (t *localTail) advance(seg uint32) {
+	if t.seg != seg {
+		t.prevSeg, t.prevChain = t.seg, t.chain
+		t.seg, t.chain = seg, segment.Chain{}
+	}
 }
 
 // live returns how many records are neither deleted nor trimmed.

@@ -169,6 +169,18 @@ func (r *Result) Shard(i int) Shard {
 	return r.shards[i-1]
 }
 
+// take copies what apply decided.
+func (r *Result) take(out *outcome) {
+	if len(out.bases) > 0 {
+		r.base = out.bases[0]
+		r.bases = append([]int64(nil), out.bases[1:]...)
+	}
+	if len(out.shards) > 0 {
+		r.shard = out.shards[0]
+		r.shards = append([]Shard(nil), out.shards[1:]...)
+	}
+}
+
 // validate refuses what no state could accept, and returns an upper bound for the entry's size in bytes.
 func (t *Txn) validate() (int, error) {
 	if len(t.Do) > MaxOps {

@@ -15,7 +15,8 @@ import (
 //	24  u64  covers to: the last segment id whose live batches this file holds (its own id unless cleaning merged several)
 //	32  u64  previous sequence number: the last one ordered before this file's first entry
 //	40  u64  last sequence number covered (generation > 0 only, else 0)
-//	48  [12] zero
+//	48  u64  offsets that were live when cleaning wrote the file (generation > 0 only, else 0)
+//	56  [4]  zero
 //	60  u32  CRC-32C of bytes 0 .. 60
 const HeaderSize = 64
 
@@ -31,6 +32,7 @@ type Header struct {
 	CoversTo   uint64
 	PrevSeq    uint64
 	LastSeq    uint64
+	Live       uint64
 }
 
 // ErrVersion means that the file was written by a newer format.
@@ -49,6 +51,7 @@ func (h Header) AppendTo(b []byte) []byte {
 	binary.LittleEndian.PutUint64(p[24:], h.CoversTo)
 	binary.LittleEndian.PutUint64(p[32:], h.PrevSeq)
 	binary.LittleEndian.PutUint64(p[40:], h.LastSeq)
+	binary.LittleEndian.PutUint64(p[48:], h.Live)
 	binary.LittleEndian.PutUint32(p[60:], Checksum(p[:60]))
 	return append(b, p[:]...)
 }
@@ -73,6 +76,7 @@ func ParseHeader(b []byte) (Header, error) {
 		CoversTo:   binary.LittleEndian.Uint64(b[24:]),
 		PrevSeq:    binary.LittleEndian.Uint64(b[32:]),
 		LastSeq:    binary.LittleEndian.Uint64(b[40:]),
+		Live:       binary.LittleEndian.Uint64(b[48:]),
 	}
 	if h.CoversTo < h.ID {
 		return Header{}, fmt.Errorf("%w: segment %d covers to %d", ErrBadHeader, h.ID, h.CoversTo)

@@ -112,3 +112,6 @@ func (x *MemIndex) All(f func(l *Loc)) {
 		f(&x.at(i).Loc)
 	}
 }
+
+// Bytes is the memory that the index takes.
+func (x *MemIndex) Bytes() uint64 { return uint64(len(x.chunks)) * nodeChunk * 56 }

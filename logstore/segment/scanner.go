@@ -1,9 +1,11 @@
 package segment
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
+	"math/bits"
 )
 
 // Scanner reads the entries of a segment file one after another, as recovery and `polylog check` do.
@@ -92,8 +94,13 @@ func (s *Scanner) Resync(after uint64, accept func(*Entry) bool) (bool, error) {
 		if err != nil {
 			return false, err
 		}
-		if b[4]|b[5]|b[6]|b[7] == 0 {
-			continue // most of what follows a torn tail is zeros
+		// Most of what follows a torn tail is zeros, which are no length.
+		if zeros := leadingZeros(b); zeros > EntryHeaderSize {
+			p += int64(zeros - EntryHeaderSize)
+			continue
+		}
+		if len(b) < EntryHeaderSize {
+			break
 		}
 		size, _, err := entrySize(b)
 		if err != nil || p+int64(size) > s.end {
@@ -102,10 +109,34 @@ func (s *Scanner) Resync(after uint64, accept func(*Entry) bool) (bool, error) {
 		if b, err = s.window(size); err != nil {
 			return false, err
 		}
-		if e, err := ParseEntry(b); err == nil && (e.Seq > after || e.Kind == KindKept) && accept(&e) {
-			return true, nil
+		if e, err := ParseEntry(b); err == nil && (e.Seq > after || e.Kind == KindKept) {
+			e.Pos = s.pos
+			if accept(&e) {
+				return true, nil
+			}
 		}
 	}
 	s.pos = start
 	return false, nil
+}
+
+// leadingZeros returns how many bytes at the start of b are zero.
+func leadingZeros(b []byte) int {
+	n := 0
+	for ; len(b)-n >= 8; n += 8 {
+		if v := binary.LittleEndian.Uint64(b[n:]); v != 0 {
+			return n + bits.TrailingZeros64(v)/8
+		}
+	}
+	for ; n < len(b) && b[n] == 0; n++ {
+	}
+	return n
+}
+
+// Rewind goes back to the position of an entry that Next has returned.
+func (s *Scanner) Rewind(pos uint32) {
+	s.pos = pos
+	if pos < s.from {
+		s.buf, s.from = s.buf[:0], pos
+	}
 }

@@ -1,10 +1,13 @@
 package segment
 
 import (
+	"cmp"
 	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
+	"math"
+	"slices"
 	"sort"
 
 	"github.com/RoaringBitmap/roaring/v2/roaring64"
@@ -65,11 +68,11 @@ type Sealed struct {
 // BuildIndex encodes the index of a segment: what stands in the file from position dataEnd to its end. locs is sorted in place, by shard
 // and offset.
 func BuildIndex(locs []Loc, dataEnd uint32, firstSeq, lastSeq uint64) ([]byte, *Sealed) {
-	sort.Slice(locs, func(i, j int) bool {
-		if locs[i].Shard != locs[j].Shard {
-			return locs[i].Shard < locs[j].Shard
+	slices.SortFunc(locs, func(a, b Loc) int {
+		if a.Shard != b.Shard {
+			return cmp.Compare(a.Shard, b.Shard)
 		}
-		return locs[i].Base < locs[j].Base
+		return cmp.Compare(a.Base, b.Base)
 	})
 	s := &Sealed{FirstSeq: firstSeq, LastSeq: lastSeq, DataEnd: dataEnd, Batches: uint32(len(locs)), shards: roaring64.New()}
 	out := make([]byte, 0, len(locs)*9+TrailerSize+64)
@@ -200,6 +203,16 @@ func OpenSealed(r io.ReaderAt, size int64) (*Sealed, error) {
 
 // Has reports whether the segment holds batches of the shard.
 func (s *Sealed) Has(shard uint64) bool { return s.shards.Contains(shard) }
+
+// FirstBase returns an upper bound for the offset at which the shard's first batch begins, from memory alone. exact: it begins just there.
+// The segment must have the shard.
+func (s *Sealed) FirstBase(shard uint64) (base int64, exact bool) {
+	i := sort.Search(len(s.blocks), func(i int) bool { return s.blocks[i].shard >= shard })
+	if i == len(s.blocks) || s.blocks[i].shard != shard {
+		return math.MaxInt64, false // it begins inside block i-1
+	}
+	return s.blocks[i].base, i == 0
+}
 
 // Shards returns how many shards have batches in the segment.
 func (s *Sealed) Shards() uint64 { return s.shards.GetCardinality() }

@@ -1,0 +1,9 @@
+package cli
+
+// commands is the table of what polylog can do, in the order in which help lists it.
+func commands() []Command {
+	return []Command{
+		versionCommand(),
+		helpCommand(),
+	}
+}
