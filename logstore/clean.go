@@ -56,7 +56,9 @@ func (c *cleaner) run() {
 		if !kicked && !c.hasWork() {
 			continue
 		}
-		if err := c.round(); err != nil && c.s.Failure() == nil {
+		err := c.round()
+		c.s.stats.cleaningRounds.Add(1)
+		if err != nil && c.s.Failure() == nil {
 			c.s.opts.Logf("cleaning: %v; it goes on with other segments", err)
 		}
 	}

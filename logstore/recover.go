@@ -63,7 +63,6 @@ type recovery struct {
 	sealed         []*sealedSegment
 	nextID         uint64
 	lastSeq        uint64 // of the segments read so far
-	changedDir     bool
 	ops            []appliedOp
 }
 
@@ -105,16 +104,13 @@ func (r *recovery) run() error {
 			return err
 		}
 	}
-	if r.changedDir {
-		return r.fs.SyncDir(r.dir)
-	}
-	return nil
+	// Also for what the process before this one had renamed and not synced yet: from here on it is relied upon.
+	return r.fs.SyncDir(r.dir)
 }
 
 func (r *recovery) damaged() bool { return len(r.Damage)+len(r.Lost) > 0 }
 
 func (r *recovery) remove(name string) error {
-	r.changedDir = true
 	return r.fs.Remove(filepath.Join(r.dir, name))
 }
 

@@ -9,6 +9,7 @@ type counters struct {
 	checkpoints, checkpointBytes         atomic.Int64
 	removedSegments, rewrittenSegments   atomic.Int64
 	copiedBytes, reclaimedBytes, rescans atomic.Int64
+	cleaningRounds                       atomic.Int64
 	corruptReads                         atomic.Int64
 }
 
@@ -49,6 +50,7 @@ type Stats struct {
 	RewrittenSegments int64 // copied without what was dead
 	CopiedBytes       int64 // by cleaning
 	ReclaimedBytes    int64 // of disk, by cleaning
+	CleaningRounds    int64 // times that the cleaner looked for something to do
 	Rescans           int64 // times that live offsets were counted from scratch
 	CorruptReads      int64
 	DiskFull          bool // new messages are refused for want of room
@@ -63,7 +65,7 @@ func (s *Store) Stats() Stats {
 		Checkpoints: c.checkpoints.Load(), CheckpointBytes: c.checkpointBytes.Load(), CheckpointSeq: s.checkpoints.newest.Load(),
 		DurableSeq:      s.durableSeq.Load(),
 		RemovedSegments: c.removedSegments.Load(), RewrittenSegments: c.rewrittenSegments.Load(),
-		CopiedBytes: c.copiedBytes.Load(), ReclaimedBytes: c.reclaimedBytes.Load(), Rescans: c.rescans.Load(),
+		CopiedBytes: c.copiedBytes.Load(), ReclaimedBytes: c.reclaimedBytes.Load(), Rescans: c.rescans.Load(), CleaningRounds: c.cleaningRounds.Load(),
 		CorruptReads: c.corruptReads.Load(), DiskFull: s.diskFull.Load() || s.stuck.Load() != nil,
 	}
 	s.mu.RLock()

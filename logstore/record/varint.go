@@ -26,6 +26,10 @@ func byteVarint(b []byte, pos int) (int32, int) {
 // varint reads a zigzag integer of up to five bytes at b[pos:] and returns the position behind it, or -1 if the bytes end inside it or
 // it does not fit in 32 bits.
 func varint(b []byte, pos int) (int32, int) {
+	if pos < len(b)-1 && b[pos+1] < 0x80 && b[pos] >= 0x80 { // two bytes, as the length of most values
+		u := uint32(b[pos]&0x7f) | uint32(b[pos+1])<<7
+		return int32(u>>1) ^ -int32(u&1), pos + 2
+	}
 	u, shift := uint32(0), 0
 	for ; pos < len(b); pos++ {
 		c := b[pos]
