@@ -44,6 +44,7 @@ var importRules = []importRule{
 	{"viewlayer/session", []string{"viewlayer/message", "viewlayer/topic", "viewlayer/exchange", "logstore"}},
 	{"cluster", []string{"logstore"}},
 	{"logstore", []string{"logstore/segment", "logstore/record", "logstore/vfs"}},
+	{"logstore/logbench", []string{"logstore"}},
 	{"logstore/segment", []string{"logstore/record", "logstore/vfs"}},
 	{"logstore/record", nil},
 	{"logstore/vfs", nil},

@@ -3,6 +3,7 @@ package logstore
 import (
 	"cmp"
 	"context"
+	"errors"
 	"path/filepath"
 	"sync"
 	"sync/atomic"
@@ -71,7 +72,7 @@ func (s *Store) checkpointLoop() {
 		if !waited && !s.checkpointDue() {
 			continue
 		}
-		if err := s.takeCheckpoint(); err != nil && s.Failure() == nil {
+		if err := s.takeCheckpoint(); err != nil && s.Failure() == nil && !errors.Is(err, ErrClosed) {
 			s.opts.Logf("taking a checkpoint: %v; the log is kept until one succeeds", err)
 		}
 		s.cleaner.wake()

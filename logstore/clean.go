@@ -1,6 +1,7 @@
 package logstore
 
 import (
+	"errors"
 	"path/filepath"
 	"sync/atomic"
 	"time"
@@ -58,7 +59,7 @@ func (c *cleaner) run() {
 		}
 		err := c.round()
 		c.s.stats.cleaningRounds.Add(1)
-		if err != nil && c.s.Failure() == nil {
+		if err != nil && c.s.Failure() == nil && !errors.Is(err, ErrClosed) {
 			c.s.opts.Logf("cleaning: %v; it goes on with other segments", err)
 		}
 	}

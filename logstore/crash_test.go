@@ -24,7 +24,7 @@ var seedsThatFailed = []uint64{}
 func TestEveryCrashLeavesAWholePrefix(t *testing.T) {
 	t.Parallel()
 	seeds := append([]uint64(nil), seedsThatFailed...)
-	n := 60
+	n := 24
 	if v, err := strconv.Atoi(os.Getenv("POLYLOG_SEEDS")); err == nil {
 		n = v
 	}

@@ -27,27 +27,6 @@ type Recovery struct {
 	Lost   []LostRange
 }
 
-// Damage is a piece of a file that a repair dropped.
-type Damage struct {
-	File     string
-	From, To int64
-	What     string
-}
-
-func (d Damage) String() string {
-	return fmt.Sprintf("%s, bytes %d to %d: %s", d.File, d.From, d.To, d.What)
-}
-
-// LostRange are offsets of a shard that were live and whose records are gone. After the repair they count as deleted.
-type LostRange struct {
-	Shard Shard
-	Range
-}
-
-func (l LostRange) String() string {
-	return fmt.Sprintf("shard %d, offsets %d to %d", l.Shard, l.From, l.To-1)
-}
-
 // recovery is one run of Open over the files of a directory.
 type recovery struct {
 	Recovery
@@ -100,6 +79,7 @@ func (r *recovery) run() error {
 		}
 	}
 	if r.repair {
+		r.st.seq = max(r.st.seq, r.lastSeq) // no number is given twice, also when the checkpoint that knew the last one is lost
 		if err := r.dropUncovered(); err != nil {
 			return err
 		}
@@ -272,11 +252,19 @@ func (r *recovery) readSegment(i int, g *foundSegment) error {
 		}
 		r.Damage = append(r.Damage, Damage{File: g.name, What: c.What})
 	}
-	if g.header.Generation > 0 && g.header.LastSeq > r.CheckpointSeq && !r.repair {
-		return &CorruptError{File: g.name, What: fmt.Sprintf("it was cleaned up to entry %d, but the newest good checkpoint ends at %d: a checkpoint is lost; restore the directory from a backup",
+	if g.header.Generation > 0 && g.header.LastSeq > r.CheckpointSeq {
+		c := &CorruptError{File: g.name, What: fmt.Sprintf("it was cleaned up to entry %d, but the newest good checkpoint ends at %d: a checkpoint is lost; restore the directory from a backup",
 			g.header.LastSeq, r.CheckpointSeq)}
+		if !r.repair {
+			return c
+		}
+		r.Damage = append(r.Damage, Damage{File: g.name, What: c.What})
 	}
-	if g.index != nil && g.index.LastSeq <= r.CheckpointSeq && !r.repair {
+	sound, err := r.settleIndex(i, g)
+	if err != nil {
+		return err
+	}
+	if sound && g.index.LastSeq <= r.CheckpointSeq && !r.repair {
 		r.lastSeq = max(r.lastSeq, g.index.LastSeq)
 		r.keep(g)
 		return nil
@@ -286,21 +274,30 @@ func (r *recovery) readSegment(i int, g *foundSegment) error {
 
 // judgeHeader decides whether a file without a good header was never used. If it was, its header is damaged.
 func (r *recovery) judgeHeader(i int, g *foundSegment) (unused bool, err error) {
-	if g.index == nil && i == len(r.found)-1 || r.restUnused(i) {
-		proof, err := r.laterEntry(g, segment.HeaderSize-1, r.lastSeq)
-		if err != nil {
-			return false, err
-		}
-		if proof == nil {
-			return true, r.remove(g.name)
-		}
+	if unused, err = r.neverUsed(i, g); err != nil {
+		return false, err
+	}
+	if unused {
+		return true, r.remove(g.name)
 	}
 	if !r.repair {
 		return false, &CorruptError{File: g.name, What: g.headErr.Error()}
 	}
 	r.Damage = append(r.Damage, Damage{g.name, 0, segment.HeaderSize, g.headErr.Error()})
 	g.header.PrevSeq = r.lastSeq
+	if g.index != nil && g.header.Generation > 0 {
+		g.header.LastSeq = g.index.LastSeq
+	}
 	return false, nil
+}
+
+// neverUsed reports whether a file without a good header is one that was prepared, and in which nothing was ever confirmed.
+func (r *recovery) neverUsed(i int, g *foundSegment) (bool, error) {
+	if (g.index != nil || i < len(r.found)-1) && !r.restUnused(i) {
+		return false, nil
+	}
+	proof, err := r.laterEntry(g, segment.HeaderSize-1, r.lastSeq)
+	return proof == nil, err
 }
 
 // restUnused reports whether the segment and all behind it are files that were prepared and never used.
@@ -353,7 +350,7 @@ func (r *recovery) scan(i int, g *foundSegment) error {
 	if g.index != nil {
 		end = int64(g.index.DataEnd)
 	}
-	c := &collected{}
+	c := &collected{dropped: g.headErr != nil}
 	sc := segment.NewScanner(f, segment.HeaderSize, end)
 	for {
 		bad, err := r.scanRun(sc, g, c)
@@ -388,7 +385,7 @@ func (r *recovery) scan(i int, g *foundSegment) error {
 type collected struct {
 	locs              []segment.Loc
 	firstSeq, lastSeq uint64
-	dropped           bool    // some of it was
+	dropped           bool    // some of it was, be it the header only
 	good              []Range // positions of the good entries, when some of it was dropped
 	runFrom           uint32
 }
@@ -489,42 +486,4 @@ func (r *recovery) judge(i int, g *foundSegment, pos uint32, lastSeq uint64, bad
 		r.TornFile, r.TornAt = g.name, int64(pos)
 	}
 	return nil, nil
-}
-
-// sealFound leaves the scanned segment sealed: what is behind its last entry is cut off, and the index written there, unless it is there already.
-func (r *recovery) sealFound(g *foundSegment, f io.ReaderAt, sc *segment.Scanner, c *collected) error {
-	r.lastSeq = max(r.lastSeq, c.lastSeq)
-	if c.dropped {
-		c.good = append(c.good, Range{int64(c.runFrom), int64(sc.Pos())})
-		return r.rewriteGood(g, f, c)
-	}
-	if g.index != nil && g.headErr == nil {
-		r.keep(g)
-		return nil
-	}
-	if sc.Pos() == segment.HeaderSize {
-		return r.remove(g.name) // nothing in it was ever confirmed
-	}
-	if errors.Is(g.indexErr, segment.ErrBadIndex) {
-		r.RebuiltIndexes = append(r.RebuiltIndexes, g.name)
-	}
-	w, err := r.fs.OpenWrite(filepath.Join(r.dir, g.name))
-	if err != nil {
-		return err
-	}
-	defer w.Close()
-	idx, sealed := segment.BuildIndex(c.locs, sc.Pos(), c.firstSeq, c.lastSeq)
-	// Cut first: should this be cut off too, no stale bytes can be taken for entries.
-	if err := w.Truncate(int64(sc.Pos())); err != nil {
-		return err
-	}
-	if _, err := w.WriteAt(idx, int64(sc.Pos())); err != nil {
-		return fmt.Errorf("writing the index of %s: %w", g.name, err)
-	}
-	if err := w.Sync(); err != nil {
-		return fmt.Errorf("syncing %s: %w", g.name, err)
-	}
-	g.index, g.size = sealed, int64(sc.Pos())+int64(len(idx))
-	r.keep(g)
-	return nil
 }

@@ -4,11 +4,31 @@ import (
 	"fmt"
 	"io"
 	"path/filepath"
-	"sort"
 
 	"polylog/logstore/segment"
 	"polylog/logstore/vfs"
 )
+
+// Damage is a piece of a file that a repair dropped.
+type Damage struct {
+	File     string
+	From, To int64
+	What     string
+}
+
+func (d Damage) String() string {
+	return fmt.Sprintf("%s, bytes %d to %d: %s", d.File, d.From, d.To, d.What)
+}
+
+// LostRange are offsets of a shard that were live and whose records are gone. After the repair they count as deleted.
+type LostRange struct {
+	Shard Shard
+	Range
+}
+
+func (l LostRange) String() string {
+	return fmt.Sprintf("shard %d, offsets %d to %d", l.Shard, l.From, l.To-1)
+}
 
 // skip passes over damage: it notes what is dropped, and reports whether there are good entries behind it.
 func (r *recovery) skip(sc *segment.Scanner, g *foundSegment, c *collected, end int64, verdict *CorruptError) (bool, error) {
@@ -47,10 +67,15 @@ func (st *state) prepareRepair(ops []appliedOp) {
 			sh.next = next // what is missing in between is dropped by dropUncovered
 		}
 	}
+	// Of several appends to a shard, and of several new shards, the first says where they begin.
+	appended, created := map[Shard]bool{}, false
 	for i := range ops {
 		switch o := &ops[i]; o.kind {
 		case opAppend:
-			reach(o.shard, o.base)
+			if !appended[o.shard] {
+				appended[o.shard] = true
+				reach(o.shard, o.base)
+			}
 		case opDelete:
 			for _, rg := range o.ranges {
 				reach(o.shard, rg.To)
@@ -60,7 +85,10 @@ func (st *state) prepareRepair(ops []appliedOp) {
 		case opDropShard:
 			reach(o.shard, 0)
 		case opCreateShard:
-			st.nextShard = max(st.nextShard, o.shard)
+			if !created {
+				created = true
+				st.nextShard = max(st.nextShard, o.shard)
+			}
 		}
 	}
 }
@@ -69,7 +97,7 @@ func (st *state) prepareRepair(ops []appliedOp) {
 func (r *recovery) rewriteGood(g *foundSegment, f io.ReaderAt, c *collected) error {
 	h := g.header
 	h.Generation++
-	h.LastSeq = c.lastSeq
+	h.LastSeq = max(h.LastSeq, c.lastSeq)
 	name := segmentName(h.ID, h.Generation)
 	var size int64
 	var index *segment.Sealed
@@ -94,7 +122,7 @@ func (r *recovery) rewriteGood(g *foundSegment, f io.ReaderAt, c *collected) err
 			c.locs[i].Pos &^= movedBit
 		}
 		var idx []byte
-		idx, index = segment.BuildIndex(c.locs, uint32(pos), c.firstSeq, c.lastSeq)
+		idx, index = segment.BuildIndex(c.locs, uint32(pos), c.firstSeq, h.LastSeq)
 		size = pos + int64(len(idx))
 		if _, err := w.WriteAt(idx, pos); err != nil {
 			return err
@@ -144,7 +172,6 @@ func (r *recovery) dropUncovered() error {
 	if err != nil {
 		return err
 	}
-	sort.Slice(r.Lost, func(i, j int) bool { return r.Lost[i].Shard < r.Lost[j].Shard })
 	var out outcome
 	for _, l := range r.Lost {
 		r.st.delete(l.Shard, []Range{l.Range}, &out)

@@ -62,6 +62,7 @@ func (o *orderer) noRoom(err error) error {
 	}
 	o.full, o.retry = &DiskFullError{Dir: o.s.dir, Err: err}, time.Now().Add(fullRetry)
 	o.s.diskFull.Store(true)
+	o.s.cleaner.wake()
 	return o.full
 }
 

@@ -73,7 +73,7 @@ func TestWhatClientsWriteIsRead(t *testing.T) {
 		"lz4, blocks of 4 MiB":      {LZ4, lz4With(t, p, lz4.BlockSizeOption(lz4.Block4Mb))},
 		"zstd, streamed":            {Zstd, zstdWith(t, p)},
 		"zstd, streamed at level 1": {Zstd, zstdWith(t, p, zstd.WithEncoderLevel(zstd.SpeedFastest))},
-		"zstd, window of 128 MiB":   {Zstd, zstdWith(t, p, zstd.WithWindowSize(128<<20), zstd.WithSingleSegment(false))},
+		"zstd, window of 16 MiB":    {Zstd, zstdWith(t, p, zstd.WithWindowSize(16<<20), zstd.WithSingleSegment(false))},
 		"zstd, two frames":          {Zstd, append(zstdWith(t, p[:1000]), zstdWith(t, p[1000:])...)},
 		"zstd, a frame of nothing":  {Zstd, append([]byte{0x28, 0xb5, 0x2f, 0xfd, 0x20, 0, 1, 0, 0}, zstdWith(t, p)...)},
 		"gzip, two members":         {Gzip, append(packGzip(t, p[:1000]), packGzip(t, p[1000:])...)},
@@ -96,7 +96,7 @@ func TestWhatClientsWriteIsRead(t *testing.T) {
 func TestZstdOfUnknownSizeKeepsTheLimit(t *testing.T) {
 	t.Parallel()
 	rnd := rand.New(rand.NewPCG(3, 4))
-	for _, size := range []int{1, 100, 64 << 10, 128<<10 - 1, 128 << 10, 128<<10 + 1, 200 << 10, 1 << 20, 5 << 20} {
+	for _, size := range []int{1, 100, 128<<10 - 1, 128 << 10, 200 << 10, 2 << 20} {
 		for name, value := range map[string][]byte{
 			"zeros":   make([]byte, size),
 			"words":   bytes.Repeat([]byte("a word "), size/7+1)[:size],
@@ -170,18 +170,19 @@ func TestWhatOtherReadersRefuseIsRefused(t *testing.T) {
 func TestDamageInsideIsFoundWhereTheCodecCan(t *testing.T) {
 	t.Parallel()
 	// The CRC of the batch is the guard against damage. Without it nothing may go worse than an error or wrong bytes.
-	plain, _ := sample(t, 40)
+	plain, _ := sample(t, 12)
+	s := &Scratch{Limit: 1 << 20}
 	for _, f := range framings() {
 		payload := repack(t, plain, f).Payload()
 		for pos := range payload {
-			for _, flip := range []byte{0x01, 0x80, 0xff} {
+			for _, flip := range []byte{0x01, 0x80} {
 				p := slices.Clone(payload)
 				p[pos] ^= flip
-				b, _, err := Parse(assemble(Header{LastOffsetDelta: 39, Count: 40, Attributes: int16(f.codec)}, p))
+				b, _, err := Parse(assemble(Header{LastOffsetDelta: 11, Count: 12, Attributes: int16(f.codec)}, p))
 				if err != nil {
 					t.Fatal(err)
 				}
-				_, iterated := collect(b, &Scratch{Limit: 1 << 20})
+				_, iterated := collect(b, s)
 				if err := b.Validate(Limits{Decompressed: 1 << 20}); (err == nil) != (iterated == nil) {
 					t.Fatalf("%s, byte %d: Validate says %v, Iter %v", f.name, pos, err, iterated)
 				}
@@ -197,7 +198,7 @@ func TestManyUseThePoolAtOnce(t *testing.T) {
 	const readers = 8
 	for range readers {
 		go func() {
-			for range 20 {
+			for range 5 {
 				for _, f := range framings() {
 					got, err := collect(repack(t, plain, f), nil)
 					if err != nil || len(got) != len(want) || !got[299].equal(want[299]) {

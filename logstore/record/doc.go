@@ -33,7 +33,8 @@
 //
 //   - No input makes it panic or read outside the batch. A batch that Parse took has a coherent header and an intact CRC; one that
 //     Validate took also iterates without error, because the same code walks it.
-//   - It never allocates by a length that the input merely claims, and never decompresses past the limit in Scratch or Limits.
+//   - What it allocates follows the bytes that are there and what they can expand to, not the lengths they claim, and no decompression
+//     goes past the limit in Scratch or Limits.
 //   - Iterating an uncompressed batch, parsing, and building into a warm Builder allocate nothing.
 //   - Filter keeps the bytes of the records it keeps, and their offsets, timestamps and producer sequence.
 //   - It starts no goroutine and reads no clock.
@@ -41,6 +42,6 @@
 // What it does not do: it reads no older magic, writes no gzip or snappy, and does not judge what a record means. Keys of control
 // records, sequences and transaction rules are the caller's.
 //
-// Start with batch.go (the view), then iter.go (reading), builder.go (writing) and filter.go (cleaning). decompress.go and
-// compress.go hold the codecs.
+// Start with batch.go (the view), then iter.go (reading), builder.go (writing) and filter.go (cleaning). decompress.go,
+// with unlz4.go, unsnappy.go and unzstd.go, and compress.go hold the codecs.
 package record

@@ -14,10 +14,10 @@ type Record struct {
 }
 
 // HeaderCount returns the number of headers.
-func (r *Record) HeaderCount() int { return r.headerCount }
+func (r Record) HeaderCount() int { return r.headerCount }
 
 // Headers returns an iterator over the headers, in their order.
-func (r *Record) Headers() HeaderIter { return HeaderIter{b: r.headers, left: r.headerCount} }
+func (r Record) Headers() HeaderIter { return HeaderIter{b: r.headers, left: r.headerCount} }
 
 // RecordHeader is a header of a record. Keys may repeat. A nil Value is null.
 type RecordHeader struct {

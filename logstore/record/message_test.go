@@ -109,7 +109,10 @@ func framings() []framing {
 
 func packGzip(t testing.TB, p []byte) []byte {
 	var out bytes.Buffer
-	w := gzip.NewWriter(&out)
+	w, err := gzip.NewWriterLevel(&out, gzip.BestSpeed)
+	if err != nil {
+		t.Fatal(err)
+	}
 	if _, err := w.Write(p); err != nil {
 		t.Fatal(err)
 	}

@@ -25,6 +25,9 @@ const Version = 1
 
 var headerMagic = [8]byte{'P', 'L', 'O', 'G', 'S', 'E', 'G', '1'}
 
+// MaxID is the largest segment id; the smallest is 1. A position in the log is an id and a position in its file, 32 bits each.
+const MaxID = 1<<32 - 1
+
 // Header identifies a segment file.
 type Header struct {
 	Generation uint32
@@ -78,8 +81,8 @@ func ParseHeader(b []byte) (Header, error) {
 		LastSeq:    binary.LittleEndian.Uint64(b[40:]),
 		Live:       binary.LittleEndian.Uint64(b[48:]),
 	}
-	if h.CoversTo < h.ID {
-		return Header{}, fmt.Errorf("%w: segment %d covers to %d", ErrBadHeader, h.ID, h.CoversTo)
+	if h.ID == 0 || h.CoversTo < h.ID || h.CoversTo > MaxID {
+		return Header{}, fmt.Errorf("%w: segment %d covers to %d (allowed: 1 to %d, ascending)", ErrBadHeader, h.ID, h.CoversTo, uint32(MaxID))
 	}
 	return h, nil
 }

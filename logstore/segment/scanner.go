@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"math/bits"
 )
 
@@ -21,9 +22,10 @@ type Scanner struct {
 // scanChunk is how much is read at a time: large enough that a read call costs nothing beside its bytes.
 const scanChunk = 1 << 20
 
-// NewScanner scans the entries of r from position pos (HeaderSize for the first) and never reads at or beyond end.
+// NewScanner scans the entries of r from position pos (HeaderSize for the first) and never reads at or beyond end, nor beyond 4 GiB, where no
+// segment reaches and positions end.
 func NewScanner(r io.ReaderAt, pos uint32, end int64) *Scanner {
-	return &Scanner{r: r, pos: pos, end: end, from: pos}
+	return &Scanner{r: r, pos: pos, end: min(end, math.MaxUint32), from: pos}
 }
 
 // Pos is the position of the entry that the next call of Next will read.
@@ -102,22 +104,40 @@ func (s *Scanner) Resync(after uint64, accept func(*Entry) bool) (bool, error) {
 		if len(b) < EntryHeaderSize {
 			break
 		}
-		size, _, err := entrySize(b)
-		if err != nil || p+int64(size) > s.end {
+		size, metaLen, err := entrySize(b)
+		if err != nil || p+int64(size) > s.end || isNoise(b, after) {
+			continue
+		}
+		// The metadata first: a candidate may claim 80 MiB of batches.
+		if b, err = s.window(EntryHeaderSize + metaLen); err != nil {
+			return false, err
+		}
+		if len(b) < EntryHeaderSize+metaLen || Checksum(b[4:EntryHeaderSize+metaLen]) != binary.LittleEndian.Uint32(b) {
 			continue
 		}
 		if b, err = s.window(size); err != nil {
 			return false, err
 		}
-		if e, err := ParseEntry(b); err == nil && (e.Seq > after || e.Kind == KindKept) {
+		if e, err := ParseEntry(b); err == nil {
 			e.Pos = s.pos
 			if accept(&e) {
 				return true, nil
 			}
 		}
 	}
-	s.pos = start
+	s.Rewind(start)
 	return false, nil
+}
+
+// maxLead is how far the sequence number of an entry may be ahead of the last one known: no order comes so far in a thousand years.
+const maxLead = 1 << 56
+
+// isNoise reports whether the header at b, whose lengths are possible, is none all the same, or one that Resync does not look for. It costs nothing,
+// and among random bytes lets one position in a million through: a CRC over what such a position claims as its metadata is
+// one over 8 MiB.
+func isNoise(b []byte, after uint64) bool {
+	seq, kind := binary.LittleEndian.Uint64(b[8:]), Kind(b[23])
+	return kind != KindKept && (kind != KindTxn || seq <= after) || seq > after && seq-after >= maxLead
 }
 
 // leadingZeros returns how many bytes at the start of b are zero.

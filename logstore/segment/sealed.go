@@ -181,9 +181,9 @@ func OpenSealed(r io.ReaderAt, size int64) (*Sealed, error) {
 	if got := Checksum(bm); got != u32(64) {
 		return nil, fmt.Errorf("%w: bitmap CRC is %08x, stored %08x", ErrBadIndex, got, u32(64))
 	}
-	s.shards = roaring64.New()
-	if err := s.shards.UnmarshalBinary(bm); err != nil {
-		return nil, fmt.Errorf("%w: bitmap: %v", ErrBadIndex, err)
+	var err error
+	if s.shards, err = ParseBitmap(bm); err != nil {
+		return nil, fmt.Errorf("%w: %v", ErrBadIndex, err)
 	}
 	s.blocks = make([]block, len(dir)/dirEntry)
 	for i := range s.blocks {
@@ -271,7 +271,7 @@ func (c *Cursor) Next() (Loc, error) {
 			return Loc{}, io.EOF
 		}
 		b := &c.s.blocks[c.blk]
-		if b.maxTime < c.MinTime {
+		if c.MinTime != 0 && b.maxTime < c.MinTime { // times may be negative
 			continue
 		}
 		if cap(c.buf) < int(b.size) {
@@ -288,10 +288,20 @@ func (c *Cursor) Next() (Loc, error) {
 	}
 	l, n := decodeLoc(c.rest, &c.prev, c.head)
 	if n <= 0 {
-		return Loc{}, fmt.Errorf("%w: block at %d ends inside an entry", ErrBadIndex, c.s.blocks[c.blk].pos)
+		return Loc{}, fmt.Errorf("%w: block at %d ends inside an entry, or has an impossible number", ErrBadIndex, c.s.blocks[c.blk].pos)
+	}
+	if !c.s.possible(&l, &c.prev, c.head) {
+		return Loc{}, fmt.Errorf("%w: block at %d has an impossible entry %+v", ErrBadIndex, c.s.blocks[c.blk].pos, l)
 	}
 	c.rest, c.prev, c.head = c.rest[n:], l, false
 	return l, nil
+}
+
+// possible reports whether a batch can lie there, behind prev: who reads by the index need not ask again.
+func (s *Sealed) possible(l, prev *Loc, first bool) bool {
+	return l.Base >= 0 && l.Span > 0 && l.Base <= math.MaxInt64-int64(l.Span) &&
+		l.Pos >= HeaderSize && int64(l.Pos)+int64(l.Size) <= int64(s.DataEnd) &&
+		(first || l.Shard > prev.Shard || l.Shard == prev.Shard && l.Base > prev.Base)
 }
 
 func decodeLoc(b []byte, prev *Loc, first bool) (l Loc, n int) {
@@ -316,11 +326,10 @@ func decodeLoc(b []byte, prev *Loc, first bool) (l Loc, n int) {
 		base += prev.End()
 	}
 	l.Base = base
-	l.Pos = uint32(int64(prev.Pos) + int64(prev.Size) + z())
-	l.Size = uint32(u())
-	l.Span = uint32(u())
+	pos, size, span := int64(prev.Pos)+int64(prev.Size)+z(), u(), u()
+	l.Pos, l.Size, l.Span = uint32(pos), uint32(size), uint32(span)
 	l.MaxTime = prev.MaxTime + z()
-	if bad {
+	if bad || pos>>32 != 0 || (size|span)>>32 != 0 {
 		return Loc{}, 0
 	}
 	return l, n

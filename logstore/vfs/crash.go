@@ -18,9 +18,10 @@ const (
 	// KeepPrefix leaves a random number of the first changes as they were issued, over all files and directories, and of the last of these, if it
 	// is a write, a random number of its first sectors.
 	KeepPrefix
-	// Reorder leaves what a disk and a file system without any order among files might have got to. Of each sector, each file's size
-	// and each name a random number of the first changes to it survive, with these ties: a rename is in both directories or in neither, and a
-	// sector that survives after the end of the file is lost. Where only the size survived, zeros are read.
+	// Reorder leaves what a disk and a file system without any order among files might have got to. Each sector is as it was after one of the
+	// changes to it; of the changes to each file's size and to each name a random number of the first survive; all that independently,
+	// save that a rename is in both directories or in neither, and that a sector beyond the surviving size is lost. Where only the size
+	// survived, zeros are read.
 	Reorder
 )
 

@@ -276,6 +276,21 @@ func TestWritesToASectorKeepTheirOrder(t *testing.T) {
 	wantOutcomes(t, seen, "...", "a..", "ab.", "abc")
 }
 
+func TestACutFileMayKeepItsSizeButLoseTheSectorsRest(t *testing.T) {
+	t.Parallel()
+	m := NewMem()
+	must(t, m.Put("file", bytes.Repeat([]byte("x"), 2*sectorSize)))
+	f, err := m.OpenWrite("file")
+	must(t, err)
+	must(t, f.Truncate(100))
+	seen := outcomes(t, m, Reorder, func(m *Mem) string {
+		b, err := m.Contents("file")
+		must(t, err)
+		return fmt.Sprintf("%d of %d", bytes.Count(b, []byte("x")), len(b))
+	})
+	wantOutcomes(t, seen, "1024 of 1024", "612 of 1024", "100 of 100")
+}
+
 func TestTheSameSeedGivesTheSameCrash(t *testing.T) {
 	t.Parallel()
 	m := NewMem()

@@ -205,7 +205,10 @@ func (f *faultFile) WriteAt(p []byte, off int64) (int, error) {
 	if !ok {
 		return 0, err
 	}
-	n, err := f.File.WriteAt(p[:min(max(short.N, 0), len(p))], off)
+	if short.N <= 0 {
+		return 0, short.Err
+	}
+	n, err := f.File.WriteAt(p[:min(short.N, len(p))], off)
 	if err != nil {
 		return n, err
 	}

@@ -143,6 +143,9 @@ close dir/lock
 
 func TestAShortWriteLeavesItsBeginning(t *testing.T) {
 	t.Parallel()
+	if err := (ShortWrite{N: 1, Err: ErrNoSpace}); !IsNoSpace(err) || IsNoSpace(errInjected) {
+		t.Error("a short write does not say why it was short")
+	}
 	for _, c := range []struct{ n, want int }{{-1, 0}, {0, 0}, {2, 2}, {3, 3}, {9, 3}} {
 		m, _, f, _ := faultScene(t, func(op Op) error { return fmt.Errorf("hook: %w", ShortWrite{N: c.n, Err: errInjected}) })
 		n, err := f.WriteAt([]byte("CON"), 0)

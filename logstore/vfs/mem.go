@@ -10,9 +10,10 @@ import (
 	"syscall"
 )
 
-// Mem is a file system in memory that knows what would be left of it if power failed now: files that were synced, under names whose directory was synced. What is not
-// certain to be left it keeps as a list of changes in the order of their issue, for Crash to choose from. Directories from MkdirAll
-// are durable at once. Paths start at the root, with a slash or without; there are no links and no permissions.
+// Mem is a file system in memory that knows what would be left of it if power failed now: files that were synced, under names whose
+// directory was synced. What is not certain to be left it keeps as a list of changes in the order of their issue, for Crash to choose from. These
+// lists grow until the file or directory is synced. Directories from MkdirAll are durable at once. Paths start at the root, with a
+// slash or without; there are no links and no permissions.
 type Mem struct {
 	// mu is held for writing by who changes the tree or must see all of it stand still, for reading by all others, who also
 	// lock the inode of the file they touch. So operations on different files run side by side.

@@ -79,7 +79,7 @@ func TestAFullDiskRefusesAndRecovers(t *testing.T) {
 	if err := m.Put("c", make([]byte, 10*blockSize)); !IsNoSpace(err) {
 		t.Errorf("Put: %v, want ErrNoSpace", err)
 	}
-	write(t, a, 0, make([]byte, blockSize)) // without a name it takes no space
+	write(t, a, 8*blockSize, make([]byte, blockSize)) // without a name it takes no space
 	must(t, m.Put("d", make([]byte, 9*blockSize)))
 	must(t, m.Rename("d", "b"))
 	if got := m.Used(); got != 9*blockSize {
@@ -161,10 +161,16 @@ func TestASnapshotGoesItsOwnWay(t *testing.T) {
 	defer lock.Close()
 
 	s := m.Snapshot()
+	must(t, f.Sync())
 	write(t, f, 0, []byte("original"))
 	must(t, f.Sync())
 	want(t, s, "file", []byte("written"))
-	want(t, s.Snapshot().Crash(CrashPlan{}), "file", []byte("durable"))
+	seen := outcomes(t, s, KeepPrefix, func(m *Mem) string {
+		b, err := m.Contents("file")
+		must(t, err)
+		return string(b)
+	})
+	wantOutcomes(t, seen, "durable", "written")
 	g, err := s.OpenWrite("file")
 	must(t, err)
 	write(t, g, 0, []byte("SNAPSHOT"))
@@ -180,11 +186,16 @@ func TestASnapshotGoesItsOwnWay(t *testing.T) {
 func TestCorruptionSurvives(t *testing.T) {
 	t.Parallel()
 	m := NewMem()
-	must(t, m.Put("file", []byte("abc")))
+	must(t, m.Put("file", []byte("...")))
+	f, err := m.OpenWrite("file")
+	must(t, err)
+	write(t, f, 0, []byte("abc"))
 	before := m.Snapshot()
 	must(t, m.Corrupt("file", 1, 0x20))
 	want(t, m, "file", []byte("aBc"))
-	want(t, m.Crash(CrashPlan{}), "file", []byte("aBc"))
+	for _, kind := range allKinds {
+		want(t, m.Crash(CrashPlan{Rand: rand.New(rand.NewPCG(1, 2)), Kind: kind}), "file", []byte("aBc"))
+	}
 	want(t, before, "file", []byte("abc"))
 	for _, off := range []int64{-1, 3} {
 		if before.Corrupt("file", off, 1) == nil {

@@ -81,11 +81,13 @@ func (c *change) applySize(im *image) {
 	}
 }
 
-// reorder lets changes survive by chance. Once one is lost, what builds on it is lost too.
+// reorder lets changes survive by chance. Once a change to a name or size is lost, what builds on it is lost too; a sector needs no such care,
+// as what was written of it last holds all that went before.
 func (o *outcome) reorder(all []pending, r *rand.Rand) {
-	lost := losses{names: map[slot]bool{}, dirs: map[*inode]bool{}, sizes: map[*inode]bool{}, sectors: map[sector]bool{}}
+	lost := losses{names: map[slot]bool{}, dirs: map[*inode]bool{}, sizes: map[*inode]bool{}}
+	rate := r.Float64() // of survival, so that some crashes leave next to nothing and some nearly all
 	for _, p := range all {
-		survives := chance(r)
+		survives := chance(r, rate)
 		if p.relink != nil {
 			o.reorderRelink(p.relink, &lost, survives)
 		} else {
@@ -97,28 +99,22 @@ func (o *outcome) reorder(all []pending, r *rand.Rand) {
 	}
 }
 
-// chance returns what decides over the parts of one change. They tend to share one fate; mixing every change evenly would hardly ever show a whole one.
-func chance(r *rand.Rand) func() bool {
-	switch r.IntN(3) {
-	case 0:
-		return func() bool { return true }
-	case 1:
-		return func() bool { return false }
+// chance returns what decides over the parts of one change. They tend to share one fate; tossing for each would hardly ever show a large
+// write whole, or gone.
+func chance(r *rand.Rand, rate float64) func() bool {
+	toss := func() bool { return r.Float64() < rate }
+	if r.IntN(3) == 0 {
+		return toss
 	}
-	return func() bool { return r.IntN(2) == 0 }
+	fate := toss()
+	return func() bool { return fate }
 }
 
 // losses is what changes were lost in, so that nothing that builds on them survives.
 type losses struct {
-	names   map[slot]bool
-	dirs    map[*inode]bool // with a lost name in them
-	sizes   map[*inode]bool
-	sectors map[sector]bool
-}
-
-type sector struct {
-	file *inode
-	off  int64
+	names map[slot]bool
+	dirs  map[*inode]bool // with a lost name in them
+	sizes map[*inode]bool
 }
 
 func (o *outcome) reorderRelink(l *relink, lost *losses, survives func() bool) {
@@ -145,11 +141,8 @@ func (o *outcome) reorderChange(file *inode, c *change, lost *losses, survives f
 		}
 	}
 	for i := 0; i < len(c.sectors); i += sectorSize {
-		off := c.off + int64(i)
-		if s := (sector{file, off}); survives() && !lost.sectors[s] {
-			im.poke(c.sectors[i:i+sectorSize], off)
-		} else {
-			lost.sectors[s] = true
+		if survives() {
+			im.poke(c.sectors[i:i+sectorSize], c.off+int64(i))
 		}
 	}
 }
