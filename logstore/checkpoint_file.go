@@ -7,8 +7,6 @@ import (
 	"fmt"
 	"io"
 
-	"github.com/RoaringBitmap/roaring/v2/roaring64"
-
 	"polylog/logstore/segment"
 	"polylog/logstore/vfs"
 )
@@ -49,7 +47,7 @@ func checkpointHeader(st *state) []byte {
 
 // writeCheckpoint writes the state, which nobody changes meanwhile, and returns the file's size in bytes.
 func writeCheckpoint(f vfs.File, st *state) (int64, error) {
-	w := &blockWriter{f: f, buf: make([]byte, 8, checkpointBlock+64<<10)}
+	w := &blockWriter{f: f, buf: make([]byte, 8, 4<<10)}
 	h := checkpointHeader(st)
 	if _, w.err = f.WriteAt(h, 0); w.err != nil {
 		return 0, w.err
@@ -137,6 +135,9 @@ func readCheckpoint(r io.ReaderAt, size int64) (*state, error) {
 	u := func(i int) uint64 { return binary.LittleEndian.Uint64(h[i:]) }
 	st := newState()
 	st.seq, st.nextShard = u(16), Shard(u(24))
+	if st.nextShard == 0 || st.nextShard > maxShard+1 {
+		return nil, bad("the next shard is to be %d, allowed are 1 to %d", st.nextShard, int64(maxShard)+1)
+	}
 	for pos := int64(checkpointHeaderSize); pos < size; {
 		var bh [8]byte
 		if size-pos < 8 {
@@ -176,16 +177,16 @@ func (st *state) readItems(items []byte) error {
 	for len(d.b) > 0 {
 		switch kind := d.byte(); kind {
 		case itemShard:
-			id := Shard(d.uvarint())
-			sh := shard{first: int64(d.uvarint())}
-			sh.next = sh.first + int64(d.uvarint())
+			id := d.shard()
+			sh := shard{first: d.offset()}
+			sh.next = sh.first + d.offset()
 			sh.digest = d.uint64()
 			bm := d.bytes(maxCheckpointBlock)
 			switch {
 			case d.bad:
 			case id == 0 || id >= st.nextShard || st.shards.get(id) != nil:
 				return fmt.Errorf("shard %d is there twice, or was never given out", id)
-			case sh.first < 0 || sh.next < sh.first:
+			case sh.next < sh.first: // beyond the largest offset
 				return fmt.Errorf("shard %d has the bounds %d to %d", id, sh.first, sh.next)
 			default:
 				var err error
@@ -204,7 +205,7 @@ func (st *state) readItems(items []byte) error {
 		}
 	}
 	if d.bad {
-		return errors.New("an item is cut off")
+		return errors.New("an item is cut off, or holds an impossible number")
 	}
 	return nil
 }
@@ -214,11 +215,11 @@ func readOffsetSet(b []byte, first, next int64) (*offsetSet, error) {
 	if len(b) == 0 {
 		return nil, nil
 	}
-	set := &offsetSet{bm: roaring64.New()}
-	n, err := set.bm.ReadFrom(bytes.NewReader(b))
-	if err != nil || n != int64(len(b)) {
-		return nil, fmt.Errorf("the bitmap of deleted offsets cannot be read (%v, %d of %d bytes)", err, n, len(b))
+	bm, err := segment.ParseBitmap(b)
+	if err != nil {
+		return nil, fmt.Errorf("the deleted offsets cannot be read: %w", err)
 	}
+	set := &offsetSet{bm: bm}
 	if set.bm.IsEmpty() || set.bm.Minimum() <= uint64(first) || set.bm.Maximum() >= uint64(next) {
 		return nil, fmt.Errorf("the deleted offsets are not between %d and %d", first, next)
 	}

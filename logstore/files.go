@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync"
 
+	"polylog/logstore/segment"
 	"polylog/logstore/vfs"
 )
 
@@ -26,7 +27,7 @@ func segmentName(id uint64, generation uint32) string {
 
 func parseSegmentName(name string) (id uint64, generation uint32, ok bool) {
 	id, generation, ok = parseNumberedName(name, segmentSuffix)
-	return id, generation, ok && segmentName(id, generation) == name
+	return id, generation, ok && id >= 1 && id <= segment.MaxID && segmentName(id, generation) == name
 }
 
 // checkpointName is <sequence number>-<copy>.ckpt, the number in 16 hex digits.
@@ -57,9 +58,10 @@ type fileCache struct {
 	dir   string
 	limit int
 
-	mu   sync.Mutex
-	open map[string]*cachedFile
-	idle *list.List // *cachedFile with no user, the least recently used first
+	mu     sync.Mutex
+	open   map[string]*cachedFile
+	idle   *list.List // *cachedFile with no user, the least recently used first
+	closed bool
 }
 
 // cachedFile is an open file with its users counted.
@@ -96,6 +98,9 @@ func (c *fileCache) acquire(name string) (*cachedFile, error) {
 		cf.users++
 		return cf, nil
 	}
+	if c.closed {
+		return nil, ErrClosed
+	}
 	f, err := c.fs.Open(filepath.Join(c.dir, name))
 	if err != nil {
 		return nil, err
@@ -112,7 +117,7 @@ func (c *fileCache) release(cf *cachedFile) {
 	if cf.users--; cf.users > 0 {
 		return
 	}
-	if cf.dropped {
+	if cf.dropped || c.closed {
 		cf.Close()
 		return
 	}
@@ -145,15 +150,14 @@ func (c *fileCache) drop(name string) {
 	delete(c.open, name)
 }
 
-// close closes what has no user.
+// close closes all files, and opens no more.
 func (c *fileCache) close() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for c.idle.Len() > 0 {
-		c.evict(c.idle.Front())
-	}
+	c.closed = true
 	for name, cf := range c.open {
-		cf.dropped = true
+		cf.Close()
 		delete(c.open, name)
 	}
+	c.idle.Init()
 }

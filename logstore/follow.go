@@ -97,11 +97,7 @@ func (f *follower) abandon() {
 }
 
 // propose sends a transaction into the order and waits until it comes back and is applied here.
-func (f *follower) propose(ctx context.Context, t *Txn) (Result, error) {
-	if err := f.s.Failure(); err != nil {
-		return Result{}, err
-	}
-	r := newRequest(t, 0)
+func (f *follower) propose(ctx context.Context, r *request) (Result, error) {
 	f.mu.Lock()
 	if f.stopped {
 		f.mu.Unlock()
@@ -115,7 +111,7 @@ func (f *follower) propose(ctx context.Context, t *Txn) (Result, error) {
 	id := ProposalID{f.writer, f.number}
 	f.waiting[id.Number] = r
 	f.mu.Unlock()
-	if err := f.seq.Propose(ctx, encodeProposal(nil, id, t)); err != nil {
+	if err := f.seq.Propose(ctx, encodeProposal(nil, id, &r.txn)); err != nil {
 		if f.forget(id.Number) {
 			return Result{}, &UnknownOutcomeError{fmt.Errorf("proposing: %w", err)}
 		}
@@ -174,8 +170,8 @@ func (f *follower) deliver(seq uint64, proposal []byte) error {
 		f.mu.Unlock()
 		return ErrClosed
 	}
-	r := newRequest(&t, size)
-	r.seq = seq
+	r := newRequest(t)
+	r.size, r.seq = size, seq
 	r.delivered = func() { f.applied(len(p)) }
 	if id.Writer == f.writer {
 		r.forward = f.waiting[id.Number]

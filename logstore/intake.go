@@ -8,7 +8,7 @@ import (
 
 // request is one Commit on its way. It is pooled: after the answer the committer owns it again.
 type request struct {
-	txn  *Txn
+	txn  Txn // a copy, so that the committer's stays on its stack
 	size int // upper bound of the entry's bytes
 	// seq is the number that an outside order gave; 0: the store's own log is the order.
 	seq uint64
@@ -31,9 +31,9 @@ const (
 
 var requestPool = sync.Pool{New: func() any { return &request{answer: make(chan struct{}, 1)} }}
 
-func newRequest(t *Txn, size int) *request {
+func newRequest(t Txn) *request {
 	r := requestPool.Get().(*request)
-	r.txn, r.size, r.seq = t, size, 0
+	r.txn, r.size, r.seq = t, 0, 0
 	r.forward, r.delivered, r.forceSync = nil, nil, false
 	r.res, r.err = Result{}, nil
 	r.taken.Store(requestWaiting)
@@ -42,7 +42,7 @@ func newRequest(t *Txn, size int) *request {
 
 // free gives an answered request back. A request whose committer left early is never given back.
 func (r *request) free() {
-	r.txn, r.forward, r.delivered = nil, nil, nil
+	r.txn, r.forward, r.delivered = Txn{}, nil, nil
 	requestPool.Put(r)
 }
 

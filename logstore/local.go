@@ -163,7 +163,7 @@ func (o *orderer) orderOne(r *request, squeeze bool) stop {
 	if r.delivered != nil {
 		r.delivered()
 	}
-	if err := s.st.check(r.txn); err != nil {
+	if err := s.st.check(&r.txn); err != nil {
 		o.refuse(r, err)
 		return stopNot
 	}
@@ -224,7 +224,7 @@ func (o *orderer) fits(r *request, squeeze bool) stop {
 
 // enter applies a transaction that was found good and writes its entry into the group.
 func (o *orderer) enter(r *request) {
-	s, g, seg, t := o.s, o.g, o.s.segs.active, r.txn
+	s, g, seg, t := o.s, o.g, o.s.segs.active, &r.txn
 	seq := s.st.seq + 1
 	if r.seq != 0 {
 		seq = r.seq

@@ -66,14 +66,15 @@ type Store struct {
 // A transaction without operations changes nothing: it judges its conditions, and with Durable waits until all that was ordered before is
 // durable. The bytes that t points to are not used after Commit returns.
 func (s *Store) Commit(ctx context.Context, t Txn) (Result, error) {
-	size, err := t.validate()
-	if err != nil {
+	r := newRequest(t)
+	var err error
+	if r.size, err = r.txn.validate(); err != nil {
+		r.free()
 		return Result{}, err
 	}
 	if s.follower != nil {
-		return s.follower.propose(ctx, &t)
+		return s.follower.propose(ctx, r)
 	}
-	r := newRequest(&t, size)
 	if err := s.intake.put(r); err != nil {
 		r.free()
 		return Result{}, err
@@ -89,7 +90,7 @@ func (s *Store) settled() {
 
 // Sync returns when everything ordered so far is on the disk, whatever the sync policy.
 func (s *Store) Sync(ctx context.Context) error {
-	r := newRequest(&Txn{}, 0)
+	r := newRequest(Txn{})
 	r.forceSync = true
 	if err := s.intake.put(r); err != nil {
 		r.free()

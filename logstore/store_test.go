@@ -2,7 +2,9 @@ package logstore
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"syscall"
 	"testing"
 
 	"polylog/logstore/record"
@@ -134,5 +136,41 @@ func TestRecordsAreReadAsAppendedAndAfterReopening(t *testing.T) {
 				t.Errorf("a clean shutdown left %d entries to replay", s.Recovery.ReplayedEntries)
 			}
 		})
+	}
+}
+
+func TestAClosedStoreSaysSoAndLeavesNothingOpen(t *testing.T) {
+	t.Parallel()
+	for _, failed := range []bool{false, true} {
+		var f faults
+		m := vfs.NewMem()
+		s := openMem(t, vfs.NewFault(m, f.hook))
+		sh := newShard(t, s, "q")
+		fill(t, s, sh, 200, 1)
+		if failed {
+			f.set(func(op vfs.Op) error {
+				if op.Kind == vfs.OpSync {
+					return syscall.EIO
+				}
+				return nil
+			})
+			if _, err := s.Commit(context.Background(), Txn{Do: []Op{Put("k", nil)}}); err == nil {
+				t.Error("a failed sync was confirmed")
+			}
+		}
+		s.Close() //nolint:errcheck // fails when the disk did
+		s.Close() //nolint:errcheck // twice is no harm
+		if n := m.OpenHandles(); n != 0 {
+			t.Errorf("failed %v: %d files are open after closing", failed, n)
+		}
+		if _, err := s.Commit(context.Background(), Txn{Do: []Op{Put("k", nil)}}); err == nil || !failed && !errors.Is(err, ErrClosed) {
+			t.Errorf("a commit after closing gave %v", err)
+		}
+		if _, err := s.Read(sh, 0, 1, nil); err == nil {
+			t.Error("reading after closing gave no error")
+		}
+		if n := m.OpenHandles(); n != 0 {
+			t.Errorf("failed %v: reading after closing opened %d files", failed, n)
+		}
 	}
 }

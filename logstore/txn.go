@@ -117,7 +117,8 @@ type Op struct {
 }
 
 // AppendBatch appends the batch's records to the shard. Its base offset is set to the shard's next one (Result.Base tells which)
-// and the next offset moves by the batch's last offset delta + 1. The batch's bytes are read until Commit returns.
+// and the next offset moves by the batch's last offset delta + 1. The batch's bytes are read
+// until Commit returns. They are stored as they are: a batch that came from outside must have passed record.Parse, or reading it back reports damage.
 func AppendBatch(sh Shard, b record.Batch) Op { return Op{kind: opAppend, shard: sh, batch: b} }
 
 // Delete marks the offsets deleted. Those that are deleted already, or lie before the shard's first, are no error.

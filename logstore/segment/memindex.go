@@ -22,7 +22,7 @@ type node struct {
 	depth            uint32
 }
 
-const nodeChunk = 1 << 12
+const nodeChunk = 1 << 9 // 28 KiB
 
 // MemIndex is the index of the open segment: for each shard a chain of its batches in the order of their offsets. The heads of the
 // chains (Chain) are kept by the caller, beside what else it knows of a shard, which saves a second look-up per append.
