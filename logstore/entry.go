@@ -3,6 +3,7 @@ package logstore
 import (
 	"encoding/binary"
 	"fmt"
+	"math"
 
 	"polylog/logstore/record"
 	"polylog/logstore/segment"
@@ -94,12 +95,18 @@ type appliedOp struct {
 func decodeEntry(e *segment.Entry, ops []appliedOp) ([]appliedOp, error) {
 	d := decoder{b: e.Meta}
 	body, pos := e.Body, e.BodyPos()
-	for len(d.b) > 0 && !d.bad {
+	for n := 0; len(d.b) > 0 && !d.bad; n++ {
 		o := appliedOp{Op: Op{kind: opKind(d.byte())}}
+		if n == MaxOps {
+			return ops, fmt.Errorf("entry %d has more than %d operations", e.Seq, MaxOps)
+		}
+		if e.Kind == segment.KindKept && o.kind != opAppend {
+			return ops, fmt.Errorf("entry %d keeps batches and has an operation of kind %d", e.Seq, o.kind)
+		}
 		switch o.kind {
 		case opAppend:
-			o.shard = Shard(d.uvarint())
-			o.base = int64(d.uvarint())
+			o.shard = d.shard()
+			o.base = d.offset()
 			size, crc := d.uvarint(), d.uint32()
 			if d.bad {
 				break
@@ -118,21 +125,21 @@ func decodeEntry(e *segment.Entry, ops []appliedOp) ([]appliedOp, error) {
 			o.batch, o.pos = b, pos
 			body, pos = body[size:], pos+uint32(size)
 		case opDelete:
-			o.shard = Shard(d.uvarint())
+			o.shard = d.shard()
 			o.ranges = d.ranges()
 		case opTrimBefore:
-			o.shard = Shard(d.uvarint())
-			o.offset = int64(d.uvarint())
+			o.shard = d.shard()
+			o.offset = d.offset()
 		case opPut:
 			o.key = d.string(MaxKey)
 			o.value = d.bytes(MaxValue)
 		case opRemove:
 			o.key = d.string(MaxKey)
 		case opCreateShard:
-			o.shard = Shard(d.uvarint())
+			o.shard = d.shard()
 			o.key = d.string(MaxKey)
 		case opDropShard:
-			o.shard = Shard(d.uvarint())
+			o.shard = d.shard()
 		default:
 			return ops, fmt.Errorf("operation kind %d is unknown to this version", o.kind)
 		}
@@ -205,6 +212,29 @@ func (d *decoder) varint() int64 {
 	return v
 }
 
+// offset reads an offset, which is never negative.
+func (d *decoder) offset() int64 {
+	v := d.uvarint()
+	if v > math.MaxInt64 {
+		d.fail()
+		return 0
+	}
+	return int64(v)
+}
+
+// maxShard bounds the shard numbers that are read back. They are given out one after another, so no log lives to see this one, and the table of shards reaches as
+// far as the highest number.
+const maxShard = 1 << 40
+
+func (d *decoder) shard() Shard {
+	v := d.uvarint()
+	if v > maxShard {
+		d.fail()
+		return 0
+	}
+	return Shard(v)
+}
+
 // bytes reads a length and that many bytes, which stay in the input. More than limit is bad.
 func (d *decoder) bytes(limit uint64) []byte {
 	n := d.uvarint()
@@ -221,7 +251,7 @@ func (d *decoder) string(limit uint64) string { return string(d.bytes(limit)) }
 
 func (d *decoder) ranges() []Range {
 	n := d.uvarint()
-	if n > MaxRanges || n > uint64(len(d.b)) { // a range takes at least two bytes
+	if n > MaxRanges || n > uint64(len(d.b))/2 { // a range takes at least two bytes
 		d.fail()
 		return nil
 	}

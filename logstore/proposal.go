@@ -71,7 +71,11 @@ func encodeProposal(dst []byte, id ProposalID, t *Txn) []byte {
 // decodeProposal reads a proposal. The transaction points into b.
 func decodeProposal(b []byte) (id ProposalID, t Txn, err error) {
 	d := decoder{b: b}
-	if v := d.byte(); v != proposalVersion {
+	switch v := d.byte(); v {
+	case proposalVersion:
+	case 0: // no version, or no byte at all: no node will ever read it
+		return id, t, &InvalidError{"the proposal is empty, or none"}
+	default:
 		return id, t, fmt.Errorf("proposal has version %d, this program knows %d; update this node", v, proposalVersion)
 	}
 	id = ProposalID{Writer: d.uint64(), Number: d.uint64()}
@@ -114,7 +118,7 @@ func decodeProposal(b []byte) (id ProposalID, t Txn, err error) {
 		case opDelete:
 			o.shard, o.ranges = Shard(d.uvarint()), d.ranges()
 		case opTrimBefore:
-			o.shard, o.offset = Shard(d.uvarint()), int64(d.uvarint())
+			o.shard, o.offset = Shard(d.uvarint()), d.offset()
 		case opPut:
 			o.key, o.value = d.string(MaxKey), d.bytes(MaxValue)
 		case opRemove, opCreateShard:

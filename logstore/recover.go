@@ -49,7 +49,8 @@ type recovery struct {
 type foundSegment struct {
 	name     string
 	header   segment.Header
-	headErr  error // the header is damaged, or was never written
+	headErr  error // the header is damaged, or was never written, or is not that of the name
+	misnamed bool  // the last of these
 	size     int64
 	index    *segment.Sealed // nil: not sealed, or damaged
 	indexErr error           // why index is nil
@@ -100,7 +101,7 @@ func (r *recovery) loadCheckpoint(names []string) error {
 	ids := checkpointIDs(names)
 	for _, id := range slices.Backward(ids) {
 		name := checkpointName(id)
-		st, size, err := openCheckpoint(r.fs, filepath.Join(r.dir, name))
+		st, size, err := openCheckpoint(r.fs, r.dir, id)
 		if errors.Is(err, errBadCheckpoint) {
 			r.BadCheckpoints = append(r.BadCheckpoints, fmt.Sprintf("%s: %v", name, err))
 			r.s.opts.Logf("%s: %v; going back to the one before", name, err)
@@ -140,8 +141,8 @@ func checkpointIDs(names []string) (ids []checkpointID) {
 }
 
 // openCheckpoint reads and verifies a checkpoint file.
-func openCheckpoint(fsys vfs.FS, path string) (*state, int64, error) {
-	f, err := fsys.Open(path)
+func openCheckpoint(fsys vfs.FS, dir string, id checkpointID) (*state, int64, error) {
+	f, err := fsys.Open(filepath.Join(dir, checkpointName(id)))
 	if err != nil {
 		return nil, 0, err
 	}
@@ -151,6 +152,9 @@ func openCheckpoint(fsys vfs.FS, path string) (*state, int64, error) {
 		return nil, 0, err
 	}
 	st, err := readCheckpoint(f, size)
+	if err == nil && st.seq != id.seq {
+		err = fmt.Errorf("%w: it is that of entry %d", errBadCheckpoint, st.seq)
+	}
 	return st, size, err
 }
 
@@ -163,6 +167,11 @@ func (r *recovery) findSegments(names []string) error {
 	r.nextID = 1
 	for _, g := range r.found {
 		r.nextID = max(r.nextID, g.header.CoversTo+1)
+	}
+	if r.repair {
+		if err := r.placeMisnamed(); err != nil {
+			return err
+		}
 	}
 	kept := r.found[:0]
 	for _, g := range r.found {
@@ -192,9 +201,9 @@ func findSegments(fsys vfs.FS, dir string, names []string) ([]*foundSegment, err
 			return nil, fmt.Errorf("reading %s: %w", name, err)
 		}
 		if g.headErr == nil && (g.header.ID != id || g.header.Generation != generation) {
-			g.headErr = fmt.Errorf("%w: it is that of segment %d, generation %d", segment.ErrBadHeader, g.header.ID, g.header.Generation)
+			g.headErr, g.misnamed = fmt.Errorf("%w: it is that of segment %d, generation %d", segment.ErrBadHeader, g.header.ID, g.header.Generation), true
 		}
-		if g.headErr != nil {
+		if g.headErr != nil && !g.misnamed {
 			g.header = segment.Header{ID: id, CoversTo: id, Generation: generation}
 		}
 		found = append(found, g)
@@ -284,16 +293,13 @@ func (r *recovery) judgeHeader(i int, g *foundSegment) (unused bool, err error) 
 		return false, &CorruptError{File: g.name, What: g.headErr.Error()}
 	}
 	r.Damage = append(r.Damage, Damage{g.name, 0, segment.HeaderSize, g.headErr.Error()})
-	g.header.PrevSeq = r.lastSeq
-	if g.index != nil && g.header.Generation > 0 {
-		g.header.LastSeq = g.index.LastSeq
-	}
+	g.guessHeader(r.lastSeq)
 	return false, nil
 }
 
 // neverUsed reports whether a file without a good header is one that was prepared, and in which nothing was ever confirmed.
 func (r *recovery) neverUsed(i int, g *foundSegment) (bool, error) {
-	if (g.index != nil || i < len(r.found)-1) && !r.restUnused(i) {
+	if g.misnamed || (g.index != nil || i < len(r.found)-1) && !r.restUnused(i) {
 		return false, nil
 	}
 	proof, err := r.laterEntry(g, segment.HeaderSize-1, r.lastSeq)

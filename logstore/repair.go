@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"path/filepath"
+	"slices"
 
 	"polylog/logstore/segment"
 	"polylog/logstore/vfs"
@@ -96,7 +97,11 @@ func (st *state) prepareRepair(ops []appliedOp) {
 // rewriteGood replaces a damaged segment by one that holds its good entries only.
 func (r *recovery) rewriteGood(g *foundSegment, f io.ReaderAt, c *collected) error {
 	h := g.header
-	h.Generation++
+	for taken := true; taken; { // by g, or by what somebody named so
+		h.Generation++
+		name := segmentName(h.ID, h.Generation)
+		taken = slices.ContainsFunc(r.found, func(o *foundSegment) bool { return o.name == name })
+	}
 	h.LastSeq = max(h.LastSeq, c.lastSeq)
 	name := segmentName(h.ID, h.Generation)
 	var size int64

@@ -87,7 +87,10 @@ func runBenchLog(ctx context.Context, env Env, args []string) int {
 	case *asMarkdown:
 		write = logbench.WriteMarkdown
 	}
-	if err = errors.Join(err, write(env.Stdout, rows)); err != nil {
+	if err == nil || len(rows) > 0 {
+		err = errors.Join(err, write(env.Stdout, rows))
+	}
+	if err != nil {
 		return env.Failed(err)
 	}
 	return ExitOK

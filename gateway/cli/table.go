@@ -3,6 +3,7 @@ package cli
 // commands is the table of what polylog can do, in the order in which help lists it.
 func commands() []Command {
 	return []Command{
+		checkCommand(),
 		benchCommand(),
 		versionCommand(),
 		helpCommand(),

@@ -10,17 +10,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// bareLog is the yardstick: the least that a log which confirms must do, and no more. Writers put their bytes into a buffer; one goroutine writes the buffer
-// with one pwrite behind what is there, forces it to the disk with one fdatasync, and answers all whose bytes were in it. Meanwhile
-// the next buffer fills. Files are preallocated, the next one ahead of its need. There is no order to keep, no check sum, no index and no
-// reader.
+// bareLog is the yardstick: the least that a log which confirms must do, and no more. Writers leave their bytes; one goroutine gathers all that were left, writes
+// them with one pwrite behind what is there, forces them to the disk with one fdatasync, and answers. Meanwhile the next group is left. Files
+// are preallocated, the next one ahead of its need. There is no order to keep, no check sum, no index and no reader.
 type bareLog struct {
 	dir  string
 	size int64 // of a file
 
 	mu       sync.Mutex
-	arrived  sync.Cond // the buffer is not empty any more, or the log closes
-	gather   *bareGroup
+	arrived  sync.Cond // the group is not empty any more, or the log closes
+	next     *bareGroup
 	closing  bool
 	finished chan struct{}
 
@@ -30,9 +29,9 @@ type bareLog struct {
 
 // bareGroup is what one write takes.
 type bareGroup struct {
-	buf  []byte
-	done chan struct{} // closed when the bytes are on the disk
-	err  error         // set before done is closed
+	pieces [][]byte
+	done   chan struct{} // closed when the bytes are on the disk
+	err    error         // set before done is closed
 }
 
 type bareFile struct {
@@ -41,7 +40,7 @@ type bareFile struct {
 }
 
 func newBareLog(dir string, fileSize int64) *bareLog {
-	b := &bareLog{dir: dir, size: fileSize, gather: &bareGroup{done: make(chan struct{})}, finished: make(chan struct{}), prepared: make(chan bareFile)}
+	b := &bareLog{dir: dir, size: fileSize, next: &bareGroup{done: make(chan struct{})}, finished: make(chan struct{}), prepared: make(chan bareFile)}
 	b.arrived.L = &b.mu
 	go b.prepare()
 	go b.run()
@@ -51,9 +50,9 @@ func newBareLog(dir string, fileSize int64) *bareLog {
 // append returns when the bytes are on the disk.
 func (b *bareLog) append(p []byte) error {
 	b.mu.Lock()
-	g := b.gather
-	g.buf = append(g.buf, p...)
-	if len(g.buf) == len(p) {
+	g := b.next
+	g.pieces = append(g.pieces, p)
+	if len(g.pieces) == 1 {
 		b.arrived.Signal()
 	}
 	b.mu.Unlock()
@@ -65,9 +64,10 @@ func (b *bareLog) append(p []byte) error {
 func (b *bareLog) run() {
 	defer close(b.finished)
 	var (
-		file bareFile
-		pos  int64
-		next []byte
+		file  bareFile
+		pos   int64
+		buf   []byte
+		spare [][]byte
 	)
 	defer func() {
 		if file.f != nil {
@@ -76,17 +76,21 @@ func (b *bareLog) run() {
 	}()
 	for {
 		b.mu.Lock()
-		for len(b.gather.buf) == 0 && !b.closing {
+		for len(b.next.pieces) == 0 && !b.closing {
 			b.arrived.Wait()
 		}
-		g := b.gather
-		if len(g.buf) == 0 {
+		g := b.next
+		if len(g.pieces) == 0 {
 			b.mu.Unlock()
 			return
 		}
-		b.gather = &bareGroup{buf: next[:0], done: make(chan struct{})}
+		b.next = &bareGroup{pieces: spare[:0], done: make(chan struct{})}
 		b.mu.Unlock()
-		if g.err = b.err; g.err == nil && (file.f == nil || pos+int64(len(g.buf)) > b.size) {
+		buf = buf[:0]
+		for _, p := range g.pieces {
+			buf = append(buf, p...)
+		}
+		if g.err = b.err; g.err == nil && (file.f == nil || pos+int64(len(buf)) > b.size) {
 			if file.f != nil {
 				file.f.Close()
 			}
@@ -94,11 +98,11 @@ func (b *bareLog) run() {
 			g.err = file.err
 		}
 		if g.err == nil {
-			g.err = put(file.f, g.buf, pos)
-			pos += int64(len(g.buf))
+			g.err = put(file.f, buf, pos)
+			pos += int64(len(buf))
 		}
 		b.err = g.err
-		next = g.buf
+		spare = g.pieces
 		close(g.done)
 	}
 }

@@ -83,7 +83,7 @@ func holdFull(ctx context.Context, dir string, messages int, segmentBytes int64,
 	for i := range ops {
 		ops[i] = logstore.AppendBatch(sh, batch)
 	}
-	tenth := int64(messages/10 + 1)
+	tenth := int64(max(messages/10, 1))
 	for w := range fillWriters {
 		writers.Go(func() {
 			for errs[w] == nil {
@@ -95,7 +95,7 @@ func holdFull(ctx context.Context, dir string, messages int, segmentBytes int64,
 				_, errs[w] = s.Commit(ctx, logstore.Txn{Do: ops[:n], Wait: logstore.Relaxed})
 				if after/tenth > (after-fillAtOnce)/tenth {
 					told.Lock()
-					tell(holding{Progress: thousands(float64(after)) + " messages wait"})
+					tell(holding{Progress: thousands(float64(after/tenth*tenth)) + " messages wait"})
 					told.Unlock()
 				}
 			}

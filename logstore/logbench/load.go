@@ -10,7 +10,8 @@ import (
 // load is a number of writers, each with one call under way at a time: the next begins when the last was answered.
 type load struct {
 	writers int
-	time    time.Duration // that is measured, after a tenth of it to get going
+	// time is what is measured, after a tenth of it to get going. It is measured again as long as there were fewer calls than writers.
+	time time.Duration
 }
 
 // slot counts one writer's answered calls. It has cache lines of its own, so that counting costs nothing.
@@ -42,12 +43,14 @@ func (l load) run(ctx context.Context, f func(w int) error) (perSecond float64, 
 			}
 		})
 	}
-	pause := func(d time.Duration) {
+	pause := func(d time.Duration) (whole bool) {
 		select {
 		case <-time.After(d):
+			return true
 		case <-failed:
 		case <-ctx.Done():
 		}
+		return false
 	}
 	sum := func() (n int64) {
 		for w := range slots {
@@ -57,7 +60,8 @@ func (l load) run(ctx context.Context, f func(w int) error) (perSecond float64, 
 	}
 	pause(l.time / 10)
 	before, began := sum(), time.Now()
-	pause(l.time)
+	for pause(l.time) && sum()-before < int64(l.writers) {
+	}
 	after, took := sum(), time.Since(began)
 	stop.Store(true)
 	all.Wait()

@@ -115,10 +115,10 @@ type highest struct {
 func (q *queue) watch(dir string, warm, recordBytes int64, stop <-chan struct{}) (h highest, err error) {
 	tick := time.NewTicker(sampleEvery)
 	defer tick.Stop()
-	for {
+	for over := false; !over; {
 		select {
 		case <-stop:
-			return h, nil
+			over = true
 		case <-tick.C:
 		}
 		if q.appended.Load() < warm {
@@ -132,6 +132,7 @@ func (q *queue) watch(dir string, warm, recordBytes int64, stop <-chan struct{})
 			h = highest{used, q.waiting() * recordBytes}
 		}
 	}
+	return h, nil
 }
 
 func measureQueue(ctx context.Context, c *Config) (rows []Row, err error) {
@@ -175,8 +176,11 @@ func measureQueue(ctx context.Context, c *Config) (rows []Row, err error) {
 	live, plain, err := c.inTurn(ctx, RecordsPerSecond,
 		side{"queue", func(ctx context.Context) (float64, error) { return q.run(ctx, c.Round) }},
 		side{"appends only", func(ctx context.Context) (float64, error) { return load{queueWriters, c.Round}.run(ctx, appendOnly) }})
-	for err == nil && q.appended.Load() < warm+total {
-		c.Logf("  %s of %s records went through the queue", thousands(float64(q.appended.Load())), thousands(float64(warm+total)))
+	for told := int64(0); err == nil && q.appended.Load() < warm+total; {
+		if n := q.appended.Load(); n-told >= total/10 {
+			c.Logf("  %s of %s records went through the queue", thousands(float64(n)), thousands(float64(warm+total)))
+			told = n
+		}
 		_, err = q.run(ctx, c.Round)
 	}
 	close(stop)

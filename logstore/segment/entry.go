@@ -74,10 +74,16 @@ var ErrNoEntry = errors.New("no entry")
 // ErrBadEntry means that the bytes are not a whole, undamaged entry.
 var ErrBadEntry = errors.New("bad entry")
 
-// entrySize returns the length that the header at b claims, if it is one that an entry can have.
-func entrySize(b []byte) (size, metaLen int, err error) {
+// entryLengths returns what the header at b claims: the length of the entry and of its metadata, and whether an entry can have them.
+func entryLengths(b []byte) (size, metaLen int, ok bool) {
 	size = int(binary.LittleEndian.Uint32(b[4:]))
 	metaLen = int(binary.LittleEndian.Uint32(b[20:]) & MaxMetadata)
+	return size, metaLen, size >= EntryHeaderSize+metaLen && size <= MaxEntry
+}
+
+// entrySize is entryLengths with the reason why not.
+func entrySize(b []byte) (size, metaLen int, err error) {
+	size, metaLen, ok := entryLengths(b)
 	switch {
 	case size == 0:
 		for _, c := range b[:EntryHeaderSize] {
@@ -86,7 +92,7 @@ func entrySize(b []byte) (size, metaLen int, err error) {
 			}
 		}
 		return 0, 0, ErrNoEntry
-	case size < EntryHeaderSize+metaLen || size > MaxEntry:
+	case !ok:
 		return 0, 0, fmt.Errorf("%w: length %d with %d bytes of metadata (allowed: header and metadata to %d)",
 			ErrBadEntry, size, metaLen, MaxEntry)
 	}

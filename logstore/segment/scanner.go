@@ -104,8 +104,8 @@ func (s *Scanner) Resync(after uint64, accept func(*Entry) bool) (bool, error) {
 		if len(b) < EntryHeaderSize {
 			break
 		}
-		size, metaLen, err := entrySize(b)
-		if err != nil || p+int64(size) > s.end || isNoise(b, after) {
+		size, metaLen, ok := entryLengths(b)
+		if !ok || p+int64(size) > s.end || isNoise(b, after) {
 			continue
 		}
 		// The metadata first: a candidate may claim 80 MiB of batches.

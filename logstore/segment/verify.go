@@ -113,3 +113,22 @@ func (s *Sealed) VerifyBlocks(r io.ReaderAt) error {
 		}
 	}
 }
+
+// DamagedTrailer returns an *IndexError if the file of size bytes, which OpenSealed took for one that was not sealed, ends in a trailer with damaged magic, and nil if
+// it was not sealed.
+func DamagedTrailer(r io.ReaderAt, size int64) error {
+	if size < HeaderSize+TrailerSize {
+		return nil
+	}
+	var t [TrailerSize]byte
+	if err := readFull(r, t[:], size-TrailerSize); err != nil {
+		return nil
+	}
+	magic := t[:8:8]
+	was := string(magic)
+	copy(magic, trailerMagic[:])
+	if was == string(magic) || Checksum(t[:68]) != binary.LittleEndian.Uint32(t[68:]) {
+		return nil
+	}
+	return &IndexError{size - TrailerSize, fmt.Sprintf("the trailer's magic is %q", was)}
+}
