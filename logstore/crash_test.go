@@ -73,6 +73,7 @@ type history struct {
 
 // life opens the store, runs transactions until a crash or an orderly end, and sees what the next life finds.
 func (h *history) life() {
+	h.checkOffline()
 	crashAt := int64(1 + h.r.IntN(400))
 	if h.r.IntN(4) == 0 {
 		crashAt = 1 << 40
@@ -124,6 +125,20 @@ func (h *history) life() {
 	// The crash comes in the middle of whatever the background does.
 	h.crash()
 	s.Close() // of a dead disk: ends the goroutines
+}
+
+// checkOffline sees that the check finds nothing wrong in what a crash or an orderly end has left.
+func (h *history) checkOffline() {
+	if holdsLog(h.disk, "d") != nil {
+		return
+	}
+	report, err := Check(context.Background(), h.disk, "d", nil)
+	if err != nil {
+		h.t.Fatalf("checking: %v", err)
+	}
+	if !report.OK() {
+		h.t.Fatalf("the check found %v; notes %q", report.Problems, report.Notes)
+	}
 }
 
 // crash takes the power away.

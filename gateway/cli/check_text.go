@@ -128,7 +128,7 @@ func writeRepair(w io.Writer, r *logstore.Recovery) {
 	}
 	for _, d := range r.Damage {
 		if d.To == 0 {
-			fmt.Fprintf(w, "  accepted of %s: %s\n", d.File, d.What)
+			fmt.Fprintf(w, "  went on over a gap before %s: %s\n", d.File, d.What)
 		} else {
 			fmt.Fprintf(w, "  dropped bytes %d to %d of %s: %s\n", d.From, d.To, d.File, d.What)
 		}
