@@ -19,7 +19,10 @@ type misplaced struct {
 }
 
 func (m *misplaced) String() string {
-	if m.ranges == 1 {
+	switch {
+	case m.count == 1:
+		return fmt.Sprintf("1 live record (%v)", m.first)
+	case m.ranges == 1:
 		return fmt.Sprintf("%d live records (%v)", m.count, m.first)
 	}
 	return fmt.Sprintf("%d live records (in %d places, the first: %v)", m.count, m.ranges, m.first)
@@ -69,13 +72,13 @@ func (c *checker) checkCoverage() error {
 			twice.add(file, l)
 		})
 	for _, m := range missing {
-		c.report.problem(m.file, 0, "it is missing, and with it %v", m)
+		c.report.problem(m.file, 0, "it is missing, with %v", m)
 	}
 	for _, m := range lost {
-		c.report.problem(m.file, 0, "%v should be in it and are not", m)
+		c.report.problem(m.file, 0, "missing in it: %v", m)
 	}
 	for _, m := range twice {
-		c.report.problem(m.file, 0, "%v are in more than one batch", m)
+		c.report.problem(m.file, 0, "in more than one batch: %v", m)
 	}
 	c.indexUnreadable(err)
 	return nil

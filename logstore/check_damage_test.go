@@ -227,3 +227,18 @@ func (l *grownLog) repair(t *testing.T, disk *vfs.Mem) {
 	id := newShard(t, s, "a shard from after the repair")
 	mustCommit(t, s, AppendBatch(id, batchOf(1, "x")))
 }
+
+func TestCheckAndRepairOfALogOfWhichOnlyCheckpointsAreLeft(t *testing.T) {
+	t.Parallel()
+	l := growLog(t, 4, true)
+	for _, name := range withSuffix(t, l.disk, segmentSuffix) {
+		if err := l.disk.Remove(filepath.Join("d", name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r := mustCheck(t, l.disk)
+	if len(r.Problems) != 1 || !strings.Contains(r.Problems[0].What, fmt.Sprintf("it is missing, with %d live records", r.LiveRecords)) {
+		t.Errorf("%d live records are gone; problems: %v", r.LiveRecords, r.Problems)
+	}
+	l.repair(t, l.disk)
+}

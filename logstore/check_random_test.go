@@ -13,6 +13,14 @@ import (
 	"polylog/logstore/segment"
 )
 
+// rounds is how often a random test goes round: less under the race detector, which slows it down and cares for another kind of mistake.
+func rounds(n int) int {
+	if raceEnabled || testing.Short() {
+		return n / 5
+	}
+	return n
+}
+
 // TestCheckFindsEveryFlippedByte flips a random byte in a random file of a log that was closed. POLYLOG_SEED repeats one run.
 func TestCheckFindsEveryFlippedByte(t *testing.T) {
 	t.Parallel()
@@ -29,7 +37,7 @@ func TestCheckFindsEveryFlippedByte(t *testing.T) {
 		names = append(names, n)
 	}
 	slices.Sort(names)
-	for i := range 150 {
+	for i := range rounds(150) {
 		name := names[r.IntN(len(names))]
 		pos, mask := r.Int64N(int64(len(all[name]))), byte(1+r.IntN(255))
 		disk := l.disk.Snapshot()
@@ -79,7 +87,7 @@ func TestCheckTakesDamageForATornTailOnlyAtTheEnd(t *testing.T) {
 	names := withSuffix(t, l.disk, segmentSuffix)
 	all := files(t, l.disk)
 	found := 0
-	for i := range 150 {
+	for i := range rounds(150) {
 		name := names[r.IntN(len(names))]
 		pos := r.Int64N(int64(len(all[name])))
 		disk := l.disk.Snapshot()

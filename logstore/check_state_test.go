@@ -173,7 +173,7 @@ func TestCheckHoldsFilesToEachOther(t *testing.T) {
 				n := secondEntry(entries) // of the shard's creation
 				return append(entries[:n:n], entries[n+secondEntry(entries[n:]):]...)
 			})
-		}, "3 live records (shard 1, offsets 0 to 2) should be in it and are not"},
+		}, "missing in it: 3 live records (shard 1, offsets 0 to 2)"},
 		{"batches are in two files", func(t *testing.T, disk *vfs.Mem) string {
 			rewriteSegment(t, disk, names[1], func(h *segment.Header, entries []byte) []byte {
 				x := mustSeq(t, disk, names[2])
@@ -181,7 +181,7 @@ func TestCheckHoldsFilesToEachOther(t *testing.T) {
 				return entries
 			})
 			return ""
-		}, "more than one batch"},
+		}, "in more than one batch: "},
 		{"cleaned beyond the checkpoint", func(t *testing.T, disk *vfs.Mem) string {
 			last := names[len(names)-1]
 			file := rewriteSegment(t, disk, last, func(h *segment.Header, entries []byte) []byte {
@@ -260,7 +260,7 @@ func TestCheckNamesTheFileThatIsMissingBehindTheCheckpoint(t *testing.T) {
 	}
 	r := mustCheck(t, disk)
 	if len(r.Problems) != 2 || r.Problems[0].File != names[2] || !strings.Contains(r.Problems[0].What, "it is missing: "+names[3]) ||
-		!strings.Contains(r.Problems[1].What, "it is missing, and with it") {
+		!strings.Contains(r.Problems[1].What, "it is missing, with") {
 		t.Errorf("%s is missing; problems: %v", names[2], r.Problems)
 	}
 	s := openMem(t, disk, func(o *Options) { o.Repair = true })

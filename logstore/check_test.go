@@ -215,7 +215,7 @@ func TestCheckOfAKilledStoreIsGoodAndSeesWhatOpenSees(t *testing.T) {
 	seed := uint64(time.Now().UnixNano())
 	r := rand.New(rand.NewPCG(seed, 3))
 	killed := growLog(t, 2, false)
-	for i := range 60 {
+	for i := range rounds(60) {
 		kind := vfs.CrashKind(i % 4)
 		disk := killed.disk.Snapshot().Crash(vfs.CrashPlan{Kind: kind, Rand: r})
 		report := mustCheck(t, disk)

@@ -309,7 +309,7 @@ func TestSecondReaderReadsWhatRandomLivesLeave(t *testing.T) {
 	disk := vfs.NewMem()
 	gen, m := &txns{r: r, builder: record.NewBuilder()}, newModel()
 	seen := map[string]int{}
-	for range 4 {
+	for range 3 {
 		s := openMem(t, disk, func(o *Options) { o.SegmentBytes = 256 << 10 })
 		for range 300 {
 			txn := gen.txn(m)

@@ -69,8 +69,8 @@ func checkOffsetSet(t *testing.T, r *rand.Rand, s *offsetSet, n naiveSet, limit 
 func TestOffsetSetIsTheNaiveSet(t *testing.T) {
 	t.Parallel()
 	r := random(t)
-	for range 40 {
-		limit := int64(1) << (2 + r.IntN(12))
+	for range 20 {
+		limit := int64(1) << (2 + r.IntN(11))
 		s, n := newOffsetSet(0), naiveSet{}
 		for range 20 {
 			from := r.Int64N(limit)
@@ -109,7 +109,7 @@ func TestOffsetSetIsQuickOverLongRuns(t *testing.T) {
 	s := newOffsetSet(0)
 	s.bm.AddRange(1, 1<<26)
 	s.bm.AddRange(uint64(far), uint64(far+1<<26))
-	for range 1000 {
+	for range 50 {
 		if a, p := s.nextAbsent(1), s.nextPresent(1<<26, far*2); a != 1<<26 || p != far {
 			t.Fatalf("nextAbsent %d, nextPresent %d", a, p)
 		}

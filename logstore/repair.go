@@ -28,6 +28,9 @@ type LostRange struct {
 }
 
 func (l LostRange) String() string {
+	if l.To == l.From+1 {
+		return fmt.Sprintf("shard %d, offset %d", l.Shard, l.From)
+	}
 	return fmt.Sprintf("shard %d, offsets %d to %d", l.Shard, l.From, l.To-1)
 }
 

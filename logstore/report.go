@@ -59,7 +59,10 @@ type Problem struct {
 }
 
 func (p Problem) String() string {
-	return fmt.Sprintf("%s at position %d: %s", p.File, p.Pos, p.What)
+	if p.Pos == 0 {
+		return p.File + ": " + p.What
+	}
+	return fmt.Sprintf("%s, position %d: %s", p.File, p.Pos, p.What)
 }
 
 // CheckpointReport is one checkpoint file.

@@ -40,8 +40,8 @@ func benchLogCommand() Command {
 Measures the log and prints one line for each result: the figure, what it is held against, their ratio, and what the ratio should be.
 Progress goes to stderr. Rates are medians of rounds in which the two sides take turns. docs/benchmarks.md explains each line.
 
-A full run writes some 50 GiB, needs 20 GiB of disk and 8 GiB of free memory, and takes about ten minutes. It must run on a real disk; the
-default is a new directory under the current one. What was written is removed at the end.
+A full run takes about eight minutes, writes what the disk takes in that time, needs up to 20 GiB of disk and 4 GiB of memory, and must
+have a real disk and the machine to itself. It works in a new directory under the current one (or DIR), which is removed at the end.
 
 measurements:` + list.String(),
 		Run: runBenchLog,
@@ -59,7 +59,7 @@ func runBenchLog(ctx context.Context, env Env, args []string) int {
 		return ExitOK
 	}
 	fs := env.Flags()
-	dir := fs.String("dir", ".", "measure in a new directory under `DIR`, which must be on a disk")
+	dir := fs.String("dir", ".", "measure in a new directory under `DIR`, which must be on a real disk, not a tmpfs")
 	seconds := fs.Float64("seconds", 2, "a round of each side of a comparison takes `N` seconds; there are five")
 	only := fs.String("only", "", "run only the measurements `NAME,...`; append stands for all that begin with append-")
 	messages := fs.Int("messages", 20_000_000, "how many `MESSAGES` wait in waiting")

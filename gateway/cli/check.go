@@ -1,10 +1,12 @@
 package cli
 
 import (
+	"bufio"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 
 	"polylog/logstore"
 )
@@ -38,19 +40,15 @@ func runCheck(ctx context.Context, env Env, args []string) int {
 	if fs.NArg() != 1 {
 		return env.Misused("name one directory, got %d", fs.NArg())
 	}
-	c := &logCheck{env: env, dir: fs.Arg(0)}
+	c := &logCheck{env: env, dir: fs.Arg(0), asJSON: *asJSON}
 	err := c.run(ctx, *repair)
-	if *asJSON {
-		if c.found != nil {
-			err = errors.Join(err, c.writeJSON())
-		}
-	} else {
-		err = errors.Join(err, c.writeText(*repair))
+	if *asJSON && c.found != nil {
+		err = errors.Join(err, c.writeJSON())
 	}
 	switch {
 	case err != nil:
 		return env.Failed(err)
-	case c.last().OK():
+	case c.after != nil && c.after.OK() || c.found.OK():
 		return ExitOK
 	}
 	return ExitFailed
@@ -58,38 +56,54 @@ func runCheck(ctx context.Context, env Env, args []string) int {
 
 // logCheck is one run of the command.
 type logCheck struct {
-	env   Env
-	dir   string
-	found *logstore.Report
+	env    Env
+	dir    string
+	asJSON bool // at the end, instead of text as it comes
+	found  *logstore.Report
 	// Of a repair; nil if there was none.
 	repaired *logstore.Recovery
 	after    *logstore.Report
 }
 
-// last is the report of the log as it is now.
-func (c *logCheck) last() *logstore.Report {
-	if c.after != nil {
-		return c.after
-	}
-	return c.found
-}
-
 // run checks, and if it is asked to and must, repairs and checks again.
 func (c *logCheck) run(ctx context.Context, repair bool) (err error) {
-	if c.found, err = c.check(ctx); err != nil || c.found.OK() || !repair {
+	if c.found, err = c.check(ctx); err != nil {
 		return err
 	}
-	s, err := logstore.Open(logstore.Options{Dir: c.dir, Repair: true})
+	if err := c.print(func(w io.Writer) { writeFound(w, c.dir, c.found, repair) }); err != nil {
+		return err
+	}
+	if c.found.OK() || !repair {
+		return nil
+	}
+	// The rate keeps cleaning from beginning anything: what is repaired should be seen as the repair left it.
+	s, err := logstore.Open(logstore.Options{Dir: c.dir, Repair: true, CleanRate: 1})
 	if err != nil {
 		return fmt.Errorf("repairing: %w", err)
 	}
 	recovery := s.Recovery
 	c.repaired = &recovery
-	if err := s.Close(); err != nil {
-		return fmt.Errorf("closing the log after the repair: %w", err)
+	err = c.print(func(w io.Writer) { writeRepair(w, &recovery) })
+	if closeErr := s.Close(); closeErr != nil {
+		return errors.Join(err, fmt.Errorf("closing the log after the repair: %w", closeErr))
 	}
-	c.after, err = c.check(ctx)
-	return err
+	if err != nil {
+		return err
+	}
+	if c.after, err = c.check(ctx); err != nil {
+		return err
+	}
+	return c.print(func(w io.Writer) { writeAfter(w, c.dir, c.after) })
+}
+
+// print writes a part of the result for people.
+func (c *logCheck) print(write func(w io.Writer)) error {
+	if c.asJSON {
+		return nil
+	}
+	w := bufio.NewWriter(c.env.Stdout)
+	write(w)
+	return w.Flush()
 }
 
 func (c *logCheck) check(ctx context.Context) (*logstore.Report, error) {

@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"bufio"
 	"fmt"
 	"io"
 	"strings"
@@ -10,29 +9,24 @@ import (
 	"polylog/logstore"
 )
 
-// writeText prints the result of a check for people.
-func (c *logCheck) writeText(repair bool) error {
-	if c.found == nil {
-		return nil
-	}
-	w := bufio.NewWriter(c.env.Stdout)
-	writeReport(w, c.dir, c.found)
+// writeFound prints what a check found, and what can be done about it.
+func writeFound(w io.Writer, dir string, r *logstore.Report, repair bool) {
+	writeReport(w, dir, r)
 	switch {
-	case c.repaired != nil:
-		writeRepair(w, c.repaired)
-		if c.after != nil {
-			fmt.Fprint(w, "\nAfter the repair:\n\n")
-			writeReport(w, c.dir, c.after)
-		}
-		if c.after != nil && !c.after.OK() {
-			fmt.Fprint(w, "\nThe repair could not mend all of it. Restore the directory from a backup, or go on with what is left.\n")
-		}
-	case repair && c.found.OK():
+	case repair && r.OK():
 		fmt.Fprint(w, "\nThere is nothing to repair.\n")
-	case !repair && !c.found.OK():
-		fmt.Fprintf(w, "\nWhat to do: restore the directory from a backup, or copy it and run 'polylog check -repair %s', which drops what is\ndamaged, keeps the rest and says what is lost.\n", c.dir)
+	case !repair && !r.OK():
+		fmt.Fprintf(w, "\nWhat to do: restore the directory from a backup, or copy it and run 'polylog check -repair %s', which drops what is\ndamaged, keeps the rest and says what is lost.\n", dir)
 	}
-	return w.Flush()
+}
+
+// writeAfter prints what a check found after a repair.
+func writeAfter(w io.Writer, dir string, r *logstore.Report) {
+	fmt.Fprint(w, "\nAfter the repair:\n\n")
+	writeReport(w, dir, r)
+	if !r.OK() {
+		fmt.Fprint(w, "\nThe repair could not mend all of it. Restore the directory from a backup, or go on with what is left.\n")
+	}
 }
 
 func writeReport(w io.Writer, dir string, r *logstore.Report) {
@@ -54,7 +48,7 @@ func writeReport(w io.Writer, dir string, r *logstore.Report) {
 	}
 	fmt.Fprint(w, "\ndamage:\n")
 	for _, p := range r.Problems {
-		fmt.Fprintf(w, "  %s, position %d: %s\n", p.File, p.Pos, p.What)
+		fmt.Fprintf(w, "  %v\n", p)
 	}
 	if more := r.ProblemCount - len(r.Problems); more > 0 {
 		fmt.Fprintf(w, "  and %s more\n", thousands(more))
@@ -63,7 +57,8 @@ func writeReport(w io.Writer, dir string, r *logstore.Report) {
 
 // writeFigures prints a table of a name, a count, a size and a remark.
 func writeFigures(w io.Writer, r *logstore.Report) {
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
+	var table strings.Builder
+	t := tabwriter.NewWriter(&table, 0, 0, 2, ' ', tabwriter.AlignRight)
 	row := func(name, count, size, remark string) {
 		line := fmt.Sprintf("%s\t%s\t%s\t", name, count, size)
 		if remark != "" {
@@ -94,7 +89,10 @@ func writeFigures(w io.Writer, r *logstore.Report) {
 		}
 		row("checkpoint", thousands(c.Seq), inBytes(c.Bytes), remark)
 	}
-	t.Flush() //nolint:errcheck // the writer below keeps the error
+	t.Flush() //nolint:errcheck // a builder takes everything
+	for line := range strings.Lines(table.String()) {
+		fmt.Fprintln(w, strings.TrimRight(line, " \n"))
+	}
 }
 
 func writeLargest(w io.Writer, shards []logstore.ShardReport) {

@@ -55,10 +55,10 @@ func (a appendLoad) run(ctx context.Context, c *Config) (rows []Row, err error) 
 		unit, perCall = BytesPerSecond, float64(batches[0].Len())
 	}
 	l := load{a.writers, c.Round}
-	rateOf := func(f func(w int) error) func(context.Context) (float64, error) {
-		return func(ctx context.Context) (float64, error) {
-			rate, err := l.run(ctx, f)
-			return rate * perCall, err
+	rateOf := func(f func(w int) error) func(context.Context) (rate, error) {
+		return func(ctx context.Context) (rate, error) {
+			r, err := l.run(ctx, f)
+			return rate{r.perSecond * perCall, r.cpu / perCall}, err
 		}
 	}
 	log, other, err := c.inTurn(ctx, unit,

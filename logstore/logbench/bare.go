@@ -10,9 +10,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// bareLog is the yardstick: the least that a log which confirms must do, and no more. Writers leave their bytes; one goroutine gathers all that were left, writes
-// them with one pwrite behind what is there, forces them to the disk with one fdatasync, and answers. Meanwhile the next group is left. Files
-// are preallocated, the next one ahead of its need. There is no order to keep, no check sum, no index and no reader.
+// bareLog is the yardstick: the least that a log which confirms must do, and no more. Writers leave their bytes; one goroutine gathers all that
+// were left, writes them with one pwrite behind what is there, forces them to the disk with one fdatasync, and answers. Meanwhile the next
+// group is left. Files are preallocated, the next one ahead of its need. There is no order to keep, no check sum, no index and no reader.
 type bareLog struct {
 	dir  string
 	size int64 // of a file

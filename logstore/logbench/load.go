@@ -2,6 +2,7 @@ package logbench
 
 import (
 	"context"
+	"fmt"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -14,14 +15,30 @@ type load struct {
 	time time.Duration
 }
 
+// rate is how fast something was done.
+type rate struct {
+	perSecond float64
+	// cpu is the seconds of processor time that the whole process spent for each; 0: it was not measured. It says what the disk, being slower or faster
+	// than another, does not.
+	cpu float64
+}
+
+func (r rate) in(unit Unit) string {
+	s := Figure{r.perSecond, unit}.String()
+	if unit == RecordsPerSecond && r.cpu > 0 {
+		s += fmt.Sprintf(" (%.1f µs of processor time each)", r.cpu*1e6)
+	}
+	return s
+}
+
 // slot counts one writer's answered calls. It has cache lines of its own, so that counting costs nothing.
 type slot struct {
 	n atomic.Int64
 	_ [120]byte
 }
 
-// run has every writer w call f(w) again and again, and returns how many calls a second were answered. An error ends it.
-func (l load) run(ctx context.Context, f func(w int) error) (perSecond float64, err error) {
+// run has every writer w call f(w) again and again, and returns how many calls were answered. An error ends it.
+func (l load) run(ctx context.Context, f func(w int) error) (r rate, err error) {
 	var (
 		stop   atomic.Bool
 		once   sync.Once
@@ -59,14 +76,18 @@ func (l load) run(ctx context.Context, f func(w int) error) (perSecond float64, 
 		return n
 	}
 	pause(l.time / 10)
-	before, began := sum(), time.Now()
+	before, began, spent := sum(), time.Now(), processorTime()
 	for pause(l.time) && sum()-before < int64(l.writers) {
 	}
-	after, took := sum(), time.Since(began)
+	calls, took := float64(sum()-before), time.Since(began)
+	spent = processorTime() - spent
 	stop.Store(true)
 	all.Wait()
 	if err == nil {
 		err = ctx.Err()
 	}
-	return float64(after-before) / took.Seconds(), err
+	if calls == 0 {
+		return r, err // it did not come to measuring
+	}
+	return rate{calls / took.Seconds(), spent.Seconds() / calls}, err
 }

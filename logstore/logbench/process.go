@@ -7,6 +7,9 @@ import (
 	"runtime/debug"
 	"strconv"
 	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // procField returns a number from a file of "name: number" lines that the system keeps about this process.
@@ -46,4 +49,13 @@ func resident() (now, peak int64, err error) {
 	}
 	peak, err = procField("/proc/self/status", "VmHWM")
 	return now << 10, peak << 10, err
+}
+
+// processorTime returns what this process has used of the processors, in itself and in the system.
+func processorTime() time.Duration {
+	var r unix.Rusage
+	if unix.Getrusage(unix.RUSAGE_SELF, &r) != nil {
+		return 0
+	}
+	return time.Duration(r.Utime.Nano() + r.Stime.Nano())
 }

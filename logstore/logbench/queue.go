@@ -95,14 +95,14 @@ func (q *queue) deleteSome() error {
 }
 
 // run lets the queue live for a round.
-func (q *queue) run(ctx context.Context, round time.Duration) (perSecond float64, err error) {
+func (q *queue) run(ctx context.Context, round time.Duration) (r rate, err error) {
 	stop := make(chan struct{})
 	var consumer sync.WaitGroup
 	consumer.Go(func() { q.consume(stop) })
-	perSecond, err = load{queueWriters, round}.run(ctx, q.produce)
+	r, err = load{queueWriters, round}.run(ctx, q.produce)
 	close(stop)
 	consumer.Wait()
-	return perSecond, errors.Join(err, q.failed)
+	return r, errors.Join(err, q.failed)
 }
 
 // highest is the most disk that was in use, with what lived then.
@@ -174,8 +174,8 @@ func measureQueue(ctx context.Context, c *Config) (rows []Row, err error) {
 	sampler.Go(func() { most, diskErr = q.watch(dir, warm, size, stop) })
 	appendOnly := appender(plainStore, plainShard, batches)
 	live, plain, err := c.inTurn(ctx, RecordsPerSecond,
-		side{"queue", func(ctx context.Context) (float64, error) { return q.run(ctx, c.Round) }},
-		side{"appends only", func(ctx context.Context) (float64, error) { return load{queueWriters, c.Round}.run(ctx, appendOnly) }})
+		side{"queue", func(ctx context.Context) (rate, error) { return q.run(ctx, c.Round) }},
+		side{"appends only", func(ctx context.Context) (rate, error) { return load{queueWriters, c.Round}.run(ctx, appendOnly) }})
 	for told := int64(0); err == nil && q.appended.Load() < warm+total; {
 		if n := q.appended.Load(); n-told >= total/10 {
 			c.Logf("  %s of %s records went through the queue", thousands(float64(n)), thousands(float64(warm+total)))

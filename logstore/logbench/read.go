@@ -34,11 +34,12 @@ func readOf(name string, records int) func(ctx context.Context, c *Config) ([]Ro
 		if r.tail, err = r.offsetBefore(c.Scale.TailBytes); err != nil {
 			return nil, err
 		}
-		tail, _, err := c.inTurn(ctx, BytesPerSecond, side{"the shard's end", r.fromMemory(r.tail, c.Round)}, side{"plain reading of all files", r.plainFromMemory(c.Round)})
+		plainly := side{"plain reading of all files", r.plainFromMemory(c.Round)}
+		tail, _, err := c.inTurn(ctx, BytesPerSecond, side{"the shard's end", r.fromMemory(r.tail, c.Round)}, plainly)
 		if err != nil {
 			return nil, err
 		}
-		all, _, err := c.inTurn(ctx, BytesPerSecond, side{"the shard", r.fromMemory(0, c.Round)}, side{"plain reading of all files", r.plainFromMemory(c.Round)})
+		all, _, err := c.inTurn(ctx, BytesPerSecond, side{"the shard", r.fromMemory(0, c.Round)}, plainly)
 		if err != nil {
 			return nil, err
 		}
@@ -144,17 +145,17 @@ func (r *reading) offsetBefore(bytes int64) (int64, error) {
 	return next - min(bytes, all)*next/all, nil
 }
 
-func (r *reading) fromMemory(offset int64, round time.Duration) func(context.Context) (float64, error) {
+func (r *reading) fromMemory(offset int64, round time.Duration) func(context.Context) (rate, error) {
 	return timed(round, func() (int64, error) { return r.from(offset) })
 }
 
-func (r *reading) plainFromMemory(round time.Duration) func(context.Context) (float64, error) {
+func (r *reading) plainFromMemory(round time.Duration) func(context.Context) (rate, error) {
 	return timed(round, r.filesOnce)
 }
 
 // timed repeats f for a round, and returns bytes a second.
-func timed(round time.Duration, f func() (int64, error)) func(context.Context) (float64, error) {
-	return func(ctx context.Context) (float64, error) {
+func timed(round time.Duration, f func() (int64, error)) func(context.Context) (rate, error) {
+	return func(ctx context.Context) (rate, error) {
 		var sum int64
 		began := time.Now()
 		for time.Since(began) < round {
@@ -163,19 +164,19 @@ func timed(round time.Duration, f func() (int64, error)) func(context.Context) (
 				err = ctx.Err()
 			}
 			if err != nil {
-				return 0, err
+				return rate{}, err
 			}
 			sum += n
 		}
-		return float64(sum) / time.Since(began).Seconds(), nil
+		return rate{perSecond: float64(sum) / time.Since(began).Seconds()}, nil
 	}
 }
 
 // fromDisk runs f once with nothing in memory.
-func (r *reading) fromDisk(f func() (int64, error)) func(context.Context) (float64, error) {
-	return func(ctx context.Context) (float64, error) {
+func (r *reading) fromDisk(f func() (int64, error)) func(context.Context) (rate, error) {
+	return func(ctx context.Context) (rate, error) {
 		if err := forget(r.dir); err != nil {
-			return 0, err
+			return rate{}, err
 		}
 		before := readFromDisk()
 		began := time.Now()
@@ -185,6 +186,6 @@ func (r *reading) fromDisk(f func() (int64, error)) func(context.Context) (float
 			err = ctx.Err()
 		}
 		r.wasCold = readFromDisk()-before > n/2
-		return float64(n) / took.Seconds(), err
+		return rate{perSecond: float64(n) / took.Seconds()}, err
 	}
 }

@@ -8,23 +8,25 @@ import (
 // side is one of the two things that are compared: it runs for a round and returns its rate.
 type side struct {
 	name string
-	run  func(ctx context.Context) (perSecond float64, err error)
+	run  func(ctx context.Context) (rate, error)
 }
 
 // inTurn runs the two sides one after the other, round after round, and returns the medians of their rates.
 func (c *Config) inTurn(ctx context.Context, unit Unit, a, b side) (rateA, rateB float64, err error) {
-	var rates [2][]float64
+	var rates, cpus [2][]float64
 	for round := range c.Rounds {
 		for i, s := range []side{a, b} {
-			rate, err := s.run(ctx)
+			r, err := s.run(ctx)
 			if err != nil {
 				return 0, 0, err
 			}
-			rates[i] = append(rates[i], rate)
+			rates[i], cpus[i] = append(rates[i], r.perSecond), append(cpus[i], r.cpu)
 		}
 		c.Logf("  round %d of %d: %s %v, %s %v", round+1, c.Rounds, a.name, Figure{rates[0][round], unit}, b.name, Figure{rates[1][round], unit})
 	}
-	return median(rates[0]), median(rates[1]), nil
+	rateA, rateB = median(rates[0]), median(rates[1])
+	c.Logf("  medians: %s %s, %s %s", a.name, rate{rateA, median(cpus[0])}.in(unit), b.name, rate{rateB, median(cpus[1])}.in(unit))
+	return rateA, rateB, nil
 }
 
 // median returns the middle value, or the mean of the two in the middle.

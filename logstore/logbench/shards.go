@@ -15,7 +15,7 @@ const (
 	shardWriters = 256
 	shardTarget  = 0.75
 	// createAtOnce is how many shards one transaction creates.
-	createAtOnce = 4096
+	createAtOnce = 1000
 )
 
 // measureShards opens the stores anew for every round, so that the memory of a million shards burdens only the side that has them.
@@ -33,11 +33,11 @@ func measureShards(ctx context.Context, c *Config) ([]Row, error) {
 	if err != nil {
 		return nil, err
 	}
-	on := func(dir string, shards []logstore.Shard) func(context.Context) (float64, error) {
-		return func(ctx context.Context) (rate float64, err error) {
+	on := func(dir string, shards []logstore.Shard) func(context.Context) (rate, error) {
+		return func(ctx context.Context) (r rate, err error) {
 			s, err := c.open(dir)
 			if err != nil {
-				return 0, err
+				return r, err
 			}
 			defer func() { err = errors.Join(err, s.Close()) }()
 			return load{shardWriters, c.Round}.run(ctx, scatterer(s, shards, batches))

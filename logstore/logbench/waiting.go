@@ -28,8 +28,9 @@ func measureWaiting(ctx context.Context, c *Config) ([]Row, error) {
 	if err != nil {
 		return nil, err
 	}
-	c.Logf("  an empty store: %v, a full one: %v, at most %v, after the start: %v, at most %v", Figure{float64(full.Empty), Bytes}, Figure{float64(full.Resident), Bytes},
-		Figure{float64(full.Peak), Bytes}, Figure{float64(started.Resident), Bytes}, Figure{float64(started.Peak), Bytes})
+	in := func(n int64) Figure { return Figure{float64(n), Bytes} }
+	c.Logf("  an empty store: %v, a full one: %v, at most %v, after the start: %v, at most %v", in(full.Empty), in(full.Resident), in(full.Peak),
+		in(started.Resident), in(started.Peak))
 	return []Row{
 		limit("waiting-memory", Bytes, float64(full.Resident-full.Empty), waitingMemory, "limit"),
 		limit("waiting-peak", Bytes, float64(full.Peak-full.Empty), waitingMemory, "limit"),

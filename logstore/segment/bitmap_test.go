@@ -41,7 +41,7 @@ func bitmaps() map[string]*roaring64.Bitmap {
 		}),
 		"more runs than are worth it": of(func(b *roaring64.Bitmap) {
 			b.AddRange(0, 9000)
-			for v := uint64(10_000); v < 1<<16; v += 3 {
+			for v := uint64(10_000); v < 1<<16; v += 22 {
 				b.AddRange(v, v+1)
 			}
 		}),
@@ -69,7 +69,7 @@ func TestBitmapReadsAsWritten(t *testing.T) {
 func TestRandomBitmapsReadAsWritten(t *testing.T) {
 	t.Parallel()
 	r := random(t)
-	for range 300 {
+	for range 100 {
 		b := roaring64.New()
 		for range r.IntN(300) {
 			from := uint64(r.Int64N(1 << uint(1+r.IntN(40))))
@@ -94,7 +94,7 @@ func TestCutOrLongerBitmapsAreRefused(t *testing.T) {
 	t.Parallel()
 	for name, b := range bitmaps() {
 		raw := serialized(t, b)
-		for n := range raw {
+		for n := 0; n < len(raw); n += 1 + len(raw)/500 {
 			if _, err := ParseBitmap(raw[:n:n]); err == nil {
 				t.Errorf("%s: the first %d of %d bytes are taken", name, n, len(raw))
 			}
@@ -168,15 +168,15 @@ func TestBitmapOfManyRunsIsReadInOnePass(t *testing.T) {
 	t.Parallel()
 	b := bitmaps()["more runs than are worth it"]
 	raw := serialized(t, b)
-	if len(raw) < 1<<16 {
-		t.Fatalf("only %d bytes", len(raw))
+	if len(raw) < 2500*4 {
+		t.Fatalf("only %d bytes, not as many runs as there should be", len(raw))
 	}
-	many := binary.LittleEndian.AppendUint64(nil, 200)
-	for i := range uint32(200) {
+	many := binary.LittleEndian.AppendUint64(nil, 50)
+	for i := range uint32(50) {
 		many = append(binary.LittleEndian.AppendUint32(many, i), raw[12:]...)
 	}
 	got, err := ParseBitmap(many)
-	if err != nil || got.GetCardinality() != 200*b.GetCardinality() {
+	if err != nil || got.GetCardinality() != 50*b.GetCardinality() {
 		t.Fatalf("%v", err)
 	}
 	if again := serialized(t, got); !bytes.Equal(again, many) {

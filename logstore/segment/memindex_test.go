@@ -52,7 +52,7 @@ func probes(locs []Loc) []int64 {
 func TestMemIndexFindsWhatANaiveSearchFinds(t *testing.T) {
 	t.Parallel()
 	r := random(t)
-	for round := range 30 {
+	for round := range 12 {
 		n, shards := r.IntN(400), 1+r.IntN(20)
 		if round == 0 {
 			n, shards = 3*nodeChunk+1, 3 // several chunks, deep chains

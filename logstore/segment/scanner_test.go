@@ -96,7 +96,7 @@ func (l *limitedReader) ReadAt(p []byte, off int64) (int, error) {
 func TestResyncFindsTheNextEntryBehindDamage(t *testing.T) {
 	t.Parallel()
 	r := random(t)
-	for _, damaged := range []int{1, 400, 2 * scanChunk} { // bytes of the batches of the entry that is damaged
+	for _, damaged := range []int{1, 400, scanChunk + 1000} { // bytes of the batches of the entry that is damaged
 		file, at := entriesFile(1<<10,
 			entry(1, 0, KindTxn, []byte("one"), randomBytes(r, 100)),
 			entry(2, 0, KindTxn, []byte("two"), randomBytes(r, damaged)),
@@ -138,7 +138,6 @@ func TestResyncFindsTheNextEntryBehindDamage(t *testing.T) {
 			}
 			find(behind(), 1, takeAny, 3)
 			find(behind(), 3, takeAny, 4) // what follows is older, save the kept batches, whose number is that of their origin
-			find(behind(), 9, takeAny, 4)
 			find(behind(), 1, func(e *Entry) bool { return e.Kind == KindKept }, 4)
 			find(behind(), 1, func(e *Entry) bool { return string(e.Meta) == "three" && e.Pos == at[2] }, 3)
 			find(behind(), 1, func(*Entry) bool { return false }, 0)
@@ -165,9 +164,10 @@ func TestScannerGoesOnAfterASearchInVainThroughALargeFile(t *testing.T) {
 	}
 }
 
-// sparse is a file of any size that is zero but for its beginning.
+// sparse is a file of any size that has the same byte everywhere but at its beginning.
 type sparse struct {
 	head  []byte
+	fill  byte
 	calls int64
 	bytes int64
 }
@@ -175,7 +175,9 @@ type sparse struct {
 func (f *sparse) ReadAt(p []byte, off int64) (int, error) {
 	f.calls++
 	f.bytes += int64(len(p))
-	clear(p)
+	for n := copy(p, []byte{f.fill}); n < len(p); n *= 2 {
+		copy(p[n:], p[:n])
+	}
 	if off < int64(len(f.head)) {
 		copy(p, f.head[off:])
 	}
@@ -184,20 +186,29 @@ func (f *sparse) ReadAt(p []byte, off int64) (int, error) {
 
 func TestResyncSkipsZerosQuickly(t *testing.T) {
 	t.Parallel()
-	const size = 1 << 30
-	file, _ := entriesFile(0, []byte("no entry"))
-	f := &sparse{head: file}
-	began := time.Now()
-	found, err := NewScanner(f, HeaderSize, size).Resync(0, takeAny)
-	if found || err != nil {
-		t.Fatalf("found %v, %v", found, err)
+	const size = 8 << 20
+	search := func(fill byte) (time.Duration, *sparse) {
+		file, _ := entriesFile(0, []byte("no entry"))
+		f := &sparse{head: file, fill: fill}
+		began := time.Now()
+		if found, err := NewScanner(f, HeaderSize, size).Resync(0, takeAny); found || err != nil {
+			t.Fatalf("found %v, %v", found, err)
+		}
+		return time.Since(began), f
 	}
-	if f.bytes > size+size/8 || f.calls > size/scanChunk*9/8 {
-		t.Errorf("%d bytes were read in %d calls", f.bytes, f.calls)
-	}
-	// 1 GiB of zeros takes some 0.1 s; a look at every position, as many as there are bytes, would take 20 s.
-	if took := time.Since(began); took > 8*time.Second {
-		t.Errorf("it took %v", took)
+	// Zeros take a tenth of what a look at every position takes. The machine may be busy, so there is more than one try.
+	for tries := 0; ; tries++ {
+		zeros, f := search(0)
+		if f.bytes > size+size/4 || f.calls > size/scanChunk*5/4 {
+			t.Fatalf("%d bytes were read in %d calls", f.bytes, f.calls)
+		}
+		others, _ := search(0xff)
+		if zeros < others/2 {
+			return
+		}
+		if tries == 5 {
+			t.Fatalf("zeros took %v, what has to be looked at takes %v", zeros, others)
+		}
 	}
 }
 
@@ -205,15 +216,15 @@ func TestResyncSkipsZerosQuickly(t *testing.T) {
 // entry, and so the beginning of megabytes.
 func TestResyncThroughNoiseDoesNotReadItOverAndOver(t *testing.T) {
 	t.Parallel()
-	const noise = 4 << 20 // what one write holds
+	const noise = 256 << 10
 	f := &sparse{head: randomBytes(random(t), noise)}
 	began := time.Now()
 	found, err := NewScanner(f, HeaderSize, 128<<20).Resync(1000, takeAny)
 	if found || err != nil {
 		t.Fatalf("found %v, %v", found, err)
 	}
-	// It takes 0.1 s, or little more where noise looks very much like a header; it took an hour when the CRC was the first thing to be asked.
-	if took := time.Since(began); took > 20*time.Second {
+	// It takes 0.1 s, or little more where noise looks very much like a header; it took minutes when the CRC was the first thing to be asked.
+	if took := time.Since(began); took > time.Minute {
 		t.Errorf("it took %v", took)
 	}
 }
@@ -230,10 +241,12 @@ func (f endless) ReadAt(p []byte, off int64) (int, error) {
 
 func TestPositionsDoNotWrapInFilesThatAreTooLarge(t *testing.T) {
 	t.Parallel()
-	f := endless{entry(1, 0, KindTxn, nil, make([]byte, 16<<20))}
-	s := NewScanner(f, HeaderSize, 1<<40)
-	for n := 0; ; n++ {
-		if n > 1<<32/(16<<20) {
+	f := endless{entry(1, 0, KindTxn, nil, make([]byte, 1<<20))}
+	const before = 1<<32/(1<<20) - 20
+	s := NewScanner(f, HeaderSize+uint32(before*len(f.entry)), 1<<40)
+	n := 0
+	for ; ; n++ {
+		if n > 30 {
 			t.Fatal("it goes on beyond 4 GiB")
 		}
 		if _, err := s.Next(); errors.Is(err, ErrBadEntry) {
@@ -242,8 +255,8 @@ func TestPositionsDoNotWrapInFilesThatAreTooLarge(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if s.Pos() < math.MaxUint32-20<<20 {
-		t.Fatalf("it ended at %d", s.Pos())
+	if n < 15 || s.Pos() < math.MaxUint32-2<<20 {
+		t.Fatalf("it ended after %d entries, at %d", n, s.Pos())
 	}
 	if _, err := s.Resync(0, func(*Entry) bool { return false }); err != nil {
 		t.Fatal(err)
