@@ -46,15 +46,19 @@ func (st *state) check(t *Txn) error {
 			return &ConflictError{Condition: i, What: c.String()}
 		}
 	}
+	creates := false
 	for i := range t.Do {
 		o := &t.Do[i]
 		switch o.kind {
 		case opPut, opRemove:
 			continue
 		case opCreateShard:
-			if err := st.checkCreate(t, i); err != nil {
-				return err
+			if !creates {
+				if err := st.checkCreates(t); err != nil {
+					return err
+				}
 			}
+			creates = true
 			continue
 		}
 		sh := st.shards.get(o.shard)
@@ -82,21 +86,25 @@ func (st *state) check(t *Txn) error {
 	return nil
 }
 
-// checkCreate refuses a new shard whose key is taken, by the state or by an earlier operation of the same transaction.
-func (st *state) checkCreate(t *Txn, i int) error {
-	key := t.Do[i].key
-	_, taken := st.kv.get(key)
-	for j := range t.Do[:i] {
-		switch o := &t.Do[j]; {
-		case o.key != key:
-		case o.kind == opRemove:
-			taken = false
-		case o.kind == opPut || o.kind == opCreateShard:
-			taken = true
+// checkCreates refuses new shards whose key is taken, by the state or by an earlier operation of the same transaction.
+func (st *state) checkCreates(t *Txn) error {
+	changed := make(map[string]bool, len(t.Do)) // key -> has a value, as the operations so far leave it
+	for i := range t.Do {
+		switch o := &t.Do[i]; o.kind {
+		case opPut:
+			changed[o.key] = true
+		case opRemove:
+			changed[o.key] = false
+		case opCreateShard:
+			taken, is := changed[o.key]
+			if !is {
+				_, taken = st.kv.get(o.key)
+			}
+			if taken {
+				return &ConflictError{Condition: -1, What: KeyAbsent(o.key).String()}
+			}
+			changed[o.key] = true
 		}
-	}
-	if taken {
-		return &ConflictError{Condition: -1, What: KeyAbsent(key).String()}
 	}
 	return nil
 }

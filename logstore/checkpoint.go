@@ -53,7 +53,7 @@ func (s *Store) checkpointDue() bool {
 	c := &s.checkpoints
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return s.stats.logBytes.Load()-c.logged >= max(s.opts.CheckpointBytes, 4*c.size)
+	return s.stats.logBytes.Load()-c.logged >= max(s.opts.CheckpointBytes, 8*c.size)
 }
 
 // checkpointLoop takes checkpoints when they are due, or when cleaning waits for one.

@@ -71,7 +71,7 @@ func (o *orderer) run() {
 	o.g = <-o.s.spare
 	for {
 		if len(o.pending) == 0 {
-			clear(o.spare[:cap(o.spare)])
+			clear(o.spare)
 			taken := o.s.intake.take(o.spare[:0])
 			o.spare, o.pending = taken, taken
 		}

@@ -46,10 +46,11 @@ func (st *state) ownDeleted(sh *shard) *offsetSet {
 // hash returns a digest of everything that nodes have in common. Equal states have equal hashes, however they came to be.
 func (st *state) hash() uint64 {
 	h := xxhash.New()
-	var b [8]byte
-	num := func(v uint64) {
-		binary.LittleEndian.PutUint64(b[:], v)
-		h.Write(b[:]) //nolint:errcheck // cannot fail
+	buf := make([]byte, 0, 256)
+	num := func(v uint64) { buf = binary.LittleEndian.AppendUint64(buf, v) }
+	flush := func() {
+		h.Write(buf) //nolint:errcheck // cannot fail
+		buf = buf[:0]
 	}
 	num(uint64(st.nextShard))
 	st.shards.all(func(id Shard, sh *shard) bool {
@@ -58,17 +59,24 @@ func (st *state) hash() uint64 {
 		num(uint64(sh.next))
 		num(sh.digest)
 		// Runs, not the bitmap's bytes: equal sets may be encoded differently.
-		sh.deleted.absent(sh.first, sh.next, func(r Range) { num(uint64(r.From)); num(uint64(r.To)) })
+		sh.deleted.absent(sh.first, sh.next, func(r Range) {
+			num(uint64(r.From))
+			num(uint64(r.To))
+			flush()
+		})
+		flush()
 		return true
 	})
 	num(uint64(st.kv.m.Len()))
 	st.kv.m.Scan(func(k string, v []byte) bool {
 		num(uint64(len(k)))
-		h.WriteString(k) //nolint:errcheck // cannot fail
+		buf = append(buf, k...)
 		num(uint64(len(v)))
-		h.Write(v) //nolint:errcheck // cannot fail
+		buf = append(buf, v...)
+		flush()
 		return true
 	})
+	flush()
 	return h.Sum64()
 }
 
