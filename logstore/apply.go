@@ -46,19 +46,17 @@ func (st *state) check(t *Txn) error {
 			return &ConflictError{Condition: i, What: c.String()}
 		}
 	}
-	creates := false
+	var changed keyChanges
 	for i := range t.Do {
 		o := &t.Do[i]
 		switch o.kind {
 		case opPut, opRemove:
+			changed.note(o)
 			continue
 		case opCreateShard:
-			if !creates {
-				if err := st.checkCreates(t); err != nil {
-					return err
-				}
+			if changed.taken(st, t.Do[:i], o.key) {
+				return &ConflictError{Condition: -1, What: KeyAbsent(o.key).String()}
 			}
-			creates = true
 			continue
 		}
 		sh := st.shards.get(o.shard)
@@ -86,27 +84,36 @@ func (st *state) check(t *Txn) error {
 	return nil
 }
 
-// checkCreates refuses new shards whose key is taken, by the state or by an earlier operation of the same transaction.
-func (st *state) checkCreates(t *Txn) error {
-	changed := make(map[string]bool, len(t.Do)) // key -> has a value, as the operations so far leave it
-	for i := range t.Do {
-		switch o := &t.Do[i]; o.kind {
-		case opPut:
-			changed[o.key] = true
-		case opRemove:
-			changed[o.key] = false
-		case opCreateShard:
-			taken, is := changed[o.key]
-			if !is {
-				_, taken = st.kv.get(o.key)
-			}
-			if taken {
-				return &ConflictError{Condition: -1, What: KeyAbsent(o.key).String()}
-			}
-			changed[o.key] = true
+// keyChanges is which keys the operations of a transaction so far have given a value or taken one from. It is kept from the first new shard on, whose key must be free
+// at that point; nil until then.
+type keyChanges map[string]bool
+
+func (c keyChanges) note(o *Op) {
+	if c == nil {
+		return
+	}
+	switch o.kind {
+	case opPut, opCreateShard:
+		c[o.key] = true
+	case opRemove:
+		c[o.key] = false
+	}
+}
+
+// taken reports whether the key of a new shard has a value, in the state or from one of the operations before, and notes that it has one now.
+func (c *keyChanges) taken(st *state, before []Op, key string) bool {
+	if *c == nil {
+		*c = keyChanges{}
+		for i := range before {
+			c.note(&before[i])
 		}
 	}
-	return nil
+	has, changed := (*c)[key]
+	if !changed {
+		_, has = st.kv.get(key)
+	}
+	(*c)[key] = true
+	return has
 }
 
 // apply executes a transaction that check found good.

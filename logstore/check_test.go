@@ -24,9 +24,22 @@ type grownLog struct {
 	hash uint64
 }
 
-// growLog runs transactions of all kinds, with large records, keys, deletions and checkpoints, until the log has several segments. closed: the store ends in order; else
-// the disk is as it is while the store runs, with transactions behind the newest checkpoint.
+// growLog runs transactions of all kinds, with large records, keys, deletions and checkpoints, until the log has several segments. closed: the store ends in order, with
+// two checkpoints of different entries; else the disk is as it is while the store runs, with transactions behind the newest checkpoint.
 func growLog(t testing.TB, seed uint64, closed bool) *grownLog {
+	t.Helper()
+	for {
+		l := growOnce(t, seed, closed)
+		ids := checkpointIDs(withSuffix(t, l.disk, checkpointSuffix))
+		newest := ids[len(ids)-1]
+		if closed && ids[0].seq < newest.seq || !closed && newest.seq < l.seq {
+			return l
+		}
+		seed += 1 << 32 // cleaning, which takes its time, wanted a checkpoint at the very end
+	}
+}
+
+func growOnce(t testing.TB, seed uint64, closed bool) *grownLog {
 	t.Helper()
 	r := rand.New(rand.NewPCG(seed, 2))
 	l := &grownLog{disk: vfs.NewMem(), m: newModel()}

@@ -296,7 +296,7 @@ func TestAppendAllocatesAtMostTwice(t *testing.T) {
 		return
 	}
 	for _, size := range []int{100, 60000} {
-		s := openMem(t, vfs.OS, func(o *Options) { o.Dir, o.SegmentBytes = t.TempDir(), 0; o.Sync = SyncOS })
+		s := openMem(t, vfs.OS, func(o *Options) { o.Dir, o.SegmentBytes, o.CheckpointBytes, o.Sync = t.TempDir(), 0, 1<<40, SyncOS })
 		sh := newShard(t, s, "q")
 		batch := batchOf(1, string(make([]byte, size)))
 		ops := []Op{AppendBatch(sh, batch)}

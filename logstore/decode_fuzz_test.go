@@ -163,7 +163,7 @@ func checkDecodedEntry(t *testing.T, e *segment.Entry) {
 	if !bytes.Equal(body, e.Body) {
 		t.Fatalf("the batches are %d bytes of %d", len(body), len(e.Body))
 	}
-	// What validate refuses has never been written. Only an operation's size in an overlong encoding can make the difference.
+	// What validate refuses was never written, and is taken all the same: replaying it does no harm.
 	if _, err := txn.validate(); err != nil {
 		var limit *LimitError
 		var invalid *InvalidError
@@ -178,7 +178,9 @@ func checkDecodedEntry(t *testing.T, e *segment.Entry) {
 		t.Fatalf("encoded again it is refused: %v", err)
 	}
 	for i := range ops2 {
-		ops2[i].pos += uint32(len(e.Meta)) - uint32(len(again.Meta)) // varints may have been longer than needed
+		if ops2[i].kind == opAppend {
+			ops2[i].pos += uint32(len(e.Meta)) - uint32(len(again.Meta)) // varints may have been longer than needed
+		}
 	}
 	if !reflect.DeepEqual(ops, ops2) {
 		t.Fatalf("encoded again it is %+v, was %+v", ops2, ops)
