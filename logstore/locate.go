@@ -213,7 +213,7 @@ func (s *Store) findSealed(sealed []*sealedSegment, sh Shard, offset int64, buf 
 				return 0, err
 			}
 			if starts {
-				lo, best = h+1, h
+				best = h
 				for h++; h < len(sealed) && !sealed[h].index.Has(uint64(sh)); h++ {
 				}
 				if h < len(sealed) {

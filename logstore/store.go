@@ -85,7 +85,8 @@ func (s *Store) Commit(ctx context.Context, t Txn) (Result, error) {
 // settled returns when the ordering goroutine is between two requests.
 func (s *Store) settled() {
 	s.mu.RLock()
-	s.mu.RUnlock() //nolint:staticcheck // waiting for the lock is the purpose
+	//lint:ignore SA2001 waiting for the lock is the purpose
+	s.mu.RUnlock()
 }
 
 // Sync returns when everything ordered so far is on the disk, whatever the sync policy.
