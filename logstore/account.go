@@ -143,9 +143,8 @@ func walkLive(files *fileCache, g *sealedSegment, st *state, f func(l segment.Lo
 			return g.corrupt(err)
 		}
 		if l.Shard != last {
-			last, sh, deleted = l.Shard, st.shards.get(Shard(l.Shard)), nil
-			if sh != nil && sh.deleted != nil {
-				deleted = sh.deleted.bm.Iterator()
+			if last, sh = l.Shard, st.shards.get(Shard(l.Shard)); sh != nil {
+				deleted = sh.deleted.iterator()
 			}
 		}
 		live := int64(0)

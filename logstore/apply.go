@@ -160,11 +160,10 @@ func (st *state) delete(id Shard, ranges []Range, out *outcome) {
 		}
 		sh.deleted.absent(from, r.To, func(f Range) { out.freed = append(out.freed, freedRange{id, f}) })
 		if from > sh.first {
-			st.ownDeleted(sh).bm.AddRange(uint64(from), uint64(r.To))
+			st.ownDeleted(sh).add(from, r.To)
 			continue
 		}
-		sh.first = r.To
-		st.settleFirst(sh)
+		st.raiseFirst(sh, r.To)
 	}
 }
 
@@ -175,18 +174,18 @@ func (st *state) trim(id Shard, offset int64, out *outcome) {
 		return
 	}
 	sh.deleted.absent(sh.first, offset, func(f Range) { out.freed = append(out.freed, freedRange{id, f}) })
-	sh.first = offset
-	st.settleFirst(sh)
+	st.raiseFirst(sh, offset)
 }
 
-// settleFirst restores the shard's invariants after first was moved: over what is deleted already, and out of the set.
-func (st *state) settleFirst(sh *shard) {
+// raiseFirst moves the shard's first offset to where it is or over what is deleted there, and out of the set what is not above it any more.
+func (st *state) raiseFirst(sh *shard, to int64) {
+	was := sh.first
+	sh.first = sh.deleted.nextAbsent(to)
 	if sh.deleted == nil {
 		return
 	}
-	sh.first = sh.deleted.nextAbsent(sh.first)
 	set := st.ownDeleted(sh)
-	set.bm.RemoveRange(0, uint64(sh.first))
+	set.remove(was, sh.first)
 	if set.bm.IsEmpty() {
 		sh.deleted = nil
 	}

@@ -127,7 +127,7 @@ func (c *checker) sortNames(names []string) {
 		_, _, isSegment := parseSegmentName(name)
 		_, isCheckpoint := parseCheckpointName(name)
 		switch {
-		case isSegment || isCheckpoint || name == lockName:
+		case isSegment || isCheckpoint || name == lockName || name == reserveName:
 		case strings.HasSuffix(name, tmpSuffix):
 			c.report.note("%s was being written when the process ended; the next start removes it", name)
 		default:

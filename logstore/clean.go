@@ -5,6 +5,8 @@ import (
 	"path/filepath"
 	"sync/atomic"
 	"time"
+
+	"polylog/logstore/vfs"
 )
 
 // cleanInterval is how often the cleaner looks at what was deleted meanwhile.
@@ -93,7 +95,9 @@ func (c *cleaner) round() error {
 			}
 		}
 		if len(rewrite) > 0 {
-			if err := c.rewrite(rewrite); err != nil {
+			if err := c.rewrite(rewrite); vfs.IsNoSpace(err) {
+				return err // when segments with nothing live are gone there may be room to copy the others
+			} else if err != nil {
 				for _, g := range rewrite {
 					c.skip[g.name] = true // until the next start; the damage was reported
 				}
@@ -129,7 +133,7 @@ func (c *cleaner) choose() (dead, rewrite []*sealedSegment) {
 		run, runLive, runDeadMost = nil, 0, false
 	}
 	for _, g := range sealed {
-		if !g.counted || c.skip[g.name] {
+		if !g.counted || g.live > 0 && c.skip[g.name] {
 			end()
 			continue
 		}
@@ -160,7 +164,7 @@ func (c *cleaner) choose() (dead, rewrite []*sealedSegment) {
 		runDeadMost = runDeadMost || mostlyDead
 	}
 	end()
-	if blocked > 4*s.stats.checkpointBytes.Load() && blocked > s.opts.SegmentBytes/2 || blocked > 0 && s.idle() {
+	if blocked > 4*s.stats.checkpointBytes.Load() && blocked > s.opts.SegmentBytes/2 || blocked > 0 && (s.idle() || s.diskFull.Load()) {
 		c.waitsForCheckpoint.Store(true)
 		s.checkpoints.wake()
 	}

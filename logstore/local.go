@@ -55,6 +55,8 @@ type orderer struct {
 	asked   bool         // a segment is being prepared
 	full    error        // why the last preparation failed; nil: it did not
 	retry   time.Time    // when to ask again then
+	// emergency: the disk is full and the reserve in use; only what makes room is taken.
+	emergency bool
 }
 
 // fullRetry is how often a full disk is asked for room.
@@ -211,10 +213,15 @@ func (o *orderer) refuse(r *request, err error) {
 	o.done = append(o.done, r)
 }
 
+// keptOut reports whether the request would use the reserve of a full disk and makes no room. What an outside order holds cannot be kept out.
+func (o *orderer) keptOut(r *request) bool {
+	return o.emergency && r.delivered == nil && !r.isFreeing()
+}
+
 // fits reports whether the entry has room in the group and in the segment.
 func (o *orderer) fits(r *request, squeeze bool) stop {
 	seg := o.s.segs.active
-	if seg == nil {
+	if seg == nil || o.keptOut(r) {
 		return stopRoll
 	}
 	batches := 0

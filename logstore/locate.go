@@ -25,10 +25,8 @@ type located struct {
 
 // step is the part of a read that lies in one segment file.
 type step struct {
-	name string      // of the file; empty: nothing left to read
-	open *cachedFile // the file, when the segment is not sealed
-	seg  uint64      // id
-	end  int64       // offset to go on from after the located batches
+	name string // of the file; empty: nothing left to read
+	end  int64  // offset to go on from after the located batches
 }
 
 // visibleNext is the offset behind the shard's last batch that may be read. The store's lock is held.
@@ -83,7 +81,7 @@ func (s *Store) locate(sh Shard, from int64, max int, strict bool, buf *Buffer) 
 	}
 	if m, c := s.inMemory(p, from); m != nil {
 		defer s.mu.RUnlock()
-		st := step{name: m.name, open: m.file, seg: m.id, end: from}
+		st := step{name: m.name, end: from}
 		return st, s.fromMemory(p, m, c, next, max, &st, buf)
 	}
 	sealed := s.segs.sealed
@@ -160,7 +158,7 @@ func (s *Store) fromSealed(sealed []*sealedSegment, sh Shard, from int64, max in
 	if err := g.index.Seek(&buf.cursor, f, uint64(sh), from); err != nil {
 		return step{}, g.corrupt(err)
 	}
-	st = step{name: g.name, seg: g.header.ID, end: from}
+	st = step{name: g.name, end: from}
 	size := 0
 	for len(buf.items) < stepBatches {
 		l, err := buf.cursor.Next()
@@ -280,10 +278,7 @@ func (b *Buffer) keepLive(p *shard) {
 		}
 		return
 	}
-	var deleted roaring64.IntPeekable64
-	if p.deleted != nil {
-		deleted = p.deleted.bm.Iterator()
-	}
+	deleted := p.deleted.iterator()
 	kept := b.items[:0]
 	for _, it := range b.items {
 		it.from = len(b.runs)
@@ -304,21 +299,12 @@ func (b *Buffer) keepLive(p *shard) {
 // liveRuns appends the runs of offsets in from <= o < to that the iterator (nil: over nothing) does not hold, and counts them. Calls must ascend.
 func liveRuns(runs []Range, from, to int64, deleted roaring64.IntPeekable64) ([]Range, int64) {
 	n := int64(0)
-	if deleted != nil && from < to {
-		deleted.AdvanceIfNeeded(uint64(from))
+	for w := (liveWalk{from, to, deleted}); ; {
+		r := w.next()
+		if r.From >= r.To {
+			return runs, n
+		}
+		runs = append(runs, r)
+		n += r.To - r.From
 	}
-	for from < to {
-		end := to
-		if deleted != nil && deleted.HasNext() {
-			end = min(to, int64(deleted.PeekNext()))
-		}
-		if end > from {
-			runs = append(runs, Range{from, end})
-			n += end - from
-		}
-		for from = end; from < to && deleted.HasNext() && int64(deleted.PeekNext()) == from; from++ {
-			deleted.Next()
-		}
-	}
-	return runs, n
 }

@@ -32,12 +32,19 @@ func (s *offsetSet) count(from, to int64) int64 {
 	return int64(n)
 }
 
-// nextAbsent returns the first offset at or above from that is not in the set. The cost grows with the logarithm of the run of
-// offsets that are, not with its length: a shard whose oldest message was held for long may have millions.
+// fewOffsets is up to how many offsets are looked at one by one: each takes the logarithm of the set's containers, where counting or changing a range
+// takes their number. Deletions are mostly of one record.
+const fewOffsets = 64
+
+// nextAbsent returns the first offset at or above from that is not in the set. The cost does not grow with the length of the run of
+// offsets that are: a shard whose oldest message was held for long may have millions.
 func (s *offsetSet) nextAbsent(from int64) int64 {
-	if !s.contains(from) {
-		return from
+	for end := from + fewOffsets; from < end; from++ {
+		if !s.contains(from) {
+			return from
+		}
 	}
+	from-- // the last one known to be in the set
 	full := func(n int64) bool { return s.count(from, from+n) == n } // the n offsets at from are all in the set
 	hi := int64(2)
 	for full(hi) {
@@ -71,6 +78,10 @@ func (s *offsetSet) nextPresent(from, to int64) int64 {
 
 // absent calls f for each run of offsets in from <= o < to that is not in the set.
 func (s *offsetSet) absent(from, to int64, f func(Range)) {
+	if to-from <= fewOffsets {
+		s.absentOfFew(from, to, f)
+		return
+	}
 	for from < to {
 		if from = s.nextAbsent(from); from >= to {
 			return
@@ -79,4 +90,75 @@ func (s *offsetSet) absent(from, to int64, f func(Range)) {
 		f(Range{from, end})
 		from = end
 	}
+}
+
+func (s *offsetSet) absentOfFew(from, to int64, f func(Range)) {
+	for ; from < to; from++ {
+		if s.contains(from) {
+			continue
+		}
+		start := from
+		for from++; from < to && !s.contains(from); from++ {
+		}
+		f(Range{start, from})
+	}
+}
+
+// add puts from <= o < to into the set.
+func (s *offsetSet) add(from, to int64) {
+	if to-from > fewOffsets {
+		s.bm.AddRange(uint64(from), uint64(to))
+		return
+	}
+	for ; from < to; from++ {
+		s.bm.Add(uint64(from))
+	}
+}
+
+// remove takes from <= o < to out of the set.
+func (s *offsetSet) remove(from, to int64) {
+	if to-from > fewOffsets {
+		s.bm.RemoveRange(uint64(from), uint64(to))
+		return
+	}
+	for ; from < to; from++ {
+		s.bm.Remove(uint64(from))
+	}
+}
+
+// liveWalk goes over the runs of offsets in at <= o < to that are not in a set. Its cost grows with the offsets that are. Walks of one iterator must
+// ascend.
+type liveWalk struct {
+	at, to  int64
+	deleted roaring64.IntPeekable64 // nil: an empty set
+}
+
+// iterator returns what a liveWalk needs.
+func (s *offsetSet) iterator() roaring64.IntPeekable64 {
+	if s == nil {
+		return nil
+	}
+	return s.bm.Iterator()
+}
+
+// next returns the next run, or an empty one at the end.
+func (w *liveWalk) next() Range {
+	if w.deleted == nil {
+		r := Range{w.at, max(w.at, w.to)}
+		w.at = w.to
+		return r
+	}
+	if w.at < w.to {
+		w.deleted.AdvanceIfNeeded(uint64(w.at))
+	}
+	for w.at < w.to && w.deleted.HasNext() && int64(w.deleted.PeekNext()) == w.at {
+		w.deleted.Next()
+		w.at++
+	}
+	r := Range{w.at, max(w.at, w.to)}
+	if w.deleted.HasNext() {
+		r.To = max(w.at, min(w.to, int64(w.deleted.PeekNext())))
+	}
+	w.at = r.To
+	return r
 }

@@ -66,6 +66,13 @@ func (s *Store) start() error {
 	}
 	s.sealFree <- struct{}{}
 	s.order = &orderer{s: s}
+	switch err := s.holdReserve(); {
+	case vfs.IsNoSpace(err):
+		s.order.noRoom(err) //nolint:errcheck // it returns what it notes
+		s.order.beginEmergency()
+	case err != nil:
+		return fmt.Errorf("putting disk space aside in %s: %w", s.dir, err)
+	}
 	w := &writer{s: s}
 	s.logTasks.Add(4)
 	go s.order.run()

@@ -97,15 +97,11 @@ func (s *Store) filesVersion() uint64 {
 
 // load reads the located batches that fit into max, verifies them and takes the deleted records out. It sets st.end to where it stopped.
 func (s *Store) load(st *step, buf *Buffer, got *int, max int) error {
-	var f io.ReaderAt = st.open
-	if st.open == nil {
-		cf, err := s.files.acquire(st.name)
-		if err != nil {
-			return err
-		}
-		defer s.files.release(cf)
-		f = cf
+	f, err := s.files.acquire(st.name)
+	if err != nil {
+		return err
 	}
+	defer s.files.release(f)
 	for i := 0; i < len(buf.items); {
 		j, total := i, 0
 		for ; j < len(buf.items); j++ {

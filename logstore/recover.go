@@ -38,11 +38,13 @@ type recovery struct {
 	st             *state
 	checkpoints    []checkpointID // good ones, ascending
 	checkpointSize int64
-	found          []*foundSegment
-	sealed         []*sealedSegment
-	nextID         uint64
-	lastSeq        uint64 // of the segments read so far
-	ops            []appliedOp
+	// completeFrom is the last entry of the oldest good checkpoint: cleaning has taken nothing that was written after it.
+	completeFrom uint64
+	found        []*foundSegment
+	sealed       []*sealedSegment
+	nextID       uint64
+	lastSeq      uint64 // of the segments read so far
+	ops          []appliedOp
 }
 
 // foundSegment is a segment file as recovery meets it.
@@ -79,6 +81,11 @@ func (r *recovery) run() error {
 			return err
 		}
 	}
+	if r.lastSeq < r.CheckpointSeq && r.completeFrom < r.CheckpointSeq {
+		if err := r.endMissing(); err != nil {
+			return err
+		}
+	}
 	if r.repair {
 		r.st.seq = max(r.st.seq, r.lastSeq) // no number is given twice, also when the checkpoint that knew the last one is lost
 		if err := r.dropUncovered(); err != nil {
@@ -87,6 +94,17 @@ func (r *recovery) run() error {
 	}
 	// Also for what the process before this one had renamed and not synced yet: from here on it is relied upon.
 	return r.fs.SyncDir(r.dir)
+}
+
+// endMissing is the verdict on a log that ends before its checkpoint although nothing after the checkpoint before that was cleaned.
+func (r *recovery) endMissing() error {
+	c := &CorruptError{File: r.dir, What: fmt.Sprintf("the checkpoint knows entries up to %d, but the last one in the segment files is %d: a segment file, or the end of one, is missing",
+		r.CheckpointSeq, r.lastSeq)}
+	if !r.repair {
+		return c
+	}
+	r.Damage = append(r.Damage, Damage{File: c.File, What: c.What})
+	return nil
 }
 
 func (r *recovery) damaged() bool { return len(r.Damage)+len(r.Lost) > 0 }
@@ -114,6 +132,7 @@ func (r *recovery) loadCheckpoint(names []string) error {
 			r.st, r.CheckpointSeq, r.checkpointSize = st, id.seq, size
 		}
 		r.checkpoints = append(r.checkpoints, id)
+		r.completeFrom = id.seq
 		if len(r.checkpoints) == keptCheckpoints {
 			break
 		}
@@ -253,9 +272,9 @@ func (r *recovery) readSegment(i int, g *foundSegment) error {
 			return err
 		}
 	}
-	if g.header.Generation == 0 && g.header.PrevSeq != r.lastSeq && g.header.PrevSeq > max(r.CheckpointSeq, r.lastSeq) {
+	if g.header.Generation == 0 && g.header.PrevSeq != r.lastSeq && g.header.PrevSeq > max(r.completeFrom, r.lastSeq) {
 		c := &CorruptError{File: g.name, What: fmt.Sprintf("it follows entry %d, but the last one before it is %d: a segment, or the end of one, is missing",
-			g.header.PrevSeq, max(r.CheckpointSeq, r.lastSeq))}
+			g.header.PrevSeq, max(r.completeFrom, r.lastSeq))}
 		if !r.repair {
 			return c
 		}

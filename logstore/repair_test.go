@@ -2,6 +2,7 @@ package logstore
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"path/filepath"
 	"strings"
@@ -201,5 +202,54 @@ func TestOpenPassesOverCheckpointsUnderTheNameOfOthers(t *testing.T) {
 	}
 	if q, h := s.Hash(); q != seq || h != hash {
 		t.Errorf("entry %d, hash %016x; want %d, %016x", q, h, seq, hash)
+	}
+}
+
+// A file that is missing is noticed at the start, also when the newest checkpoint covers what was in it, and a repair says what is lost with it.
+func TestAMissingSegmentIsNoticedAtTheStart(t *testing.T) {
+	t.Parallel()
+	m := vfs.NewMem()
+	s := openMem(t, m, func(o *Options) { o.CheckpointBytes = 1 << 30 })
+	sh := newShard(t, s, "q")
+	if err := s.Checkpoint(); err != nil {
+		t.Fatal(err)
+	}
+	fill(t, s, sh, 200, 1)
+	mustClose(t, s)
+	names, err := m.List("d")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range names {
+		if _, _, ok := parseSegmentName(name); !ok {
+			continue
+		}
+		broken := m.Snapshot()
+		if err := broken.Remove("d/" + name); err != nil {
+			t.Fatal(err)
+		}
+		var corrupt *CorruptError
+		if _, err := Open(Options{Dir: "d", FS: broken, SegmentBytes: minSegmentBytes}); !errors.As(err, &corrupt) {
+			t.Errorf("without %s opening gave %v", name, err)
+		}
+		s, err := Open(Options{Dir: "d", FS: broken, SegmentBytes: minSegmentBytes, Repair: true})
+		if err != nil {
+			t.Errorf("without %s the repair gave %v", name, err)
+			continue
+		}
+		lost := map[int64]bool{}
+		for _, l := range s.Recovery.Lost {
+			for o := l.From; o < l.To; o++ {
+				lost[o] = true
+			}
+		}
+		got, err := readAll(s, sh, mustFirst(t, s, sh), 1<<20)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(lost) == 0 || len(got)+len(lost) != 200 {
+			t.Errorf("without %s: %d records are left and %d are reported lost, of 200", name, len(got), len(lost))
+		}
+		mustClose(t, s)
 	}
 }

@@ -34,7 +34,7 @@ func (o *orderer) nextSegment() (*openSegment, error) {
 		o.ask()
 	}
 	var p preparation
-	if o.full == nil {
+	if o.full == nil || o.emergency {
 		p = <-o.s.prepared
 	} else {
 		select {
@@ -70,11 +70,7 @@ func (o *orderer) noRoom(err error) error {
 func (o *orderer) rollFor(r *request) {
 	err := o.roll(r)
 	if err == nil {
-		if o.full != nil {
-			o.full = nil
-			o.s.diskFull.Store(false)
-			o.s.opts.Logf("there is room on the disk again")
-		}
+		o.roomAgain()
 		return
 	}
 	why := stopRoll
@@ -84,6 +80,10 @@ func (o *orderer) rollFor(r *request) {
 			o.flush()
 			why = o.orderLocked(r)
 		}
+	}
+	if why == stopRoll && r.isFreeing() && o.full != nil && !o.emergency {
+		o.beginEmergency()
+		return
 	}
 	if why == stopRoll && r.delivered != nil && o.s.failure.Load() == nil {
 		// What the outside order holds cannot be refused, only waited for.
@@ -116,6 +116,9 @@ func (o *orderer) orderLocked(r *request) stop {
 // roll makes a segment active that has room for the request.
 func (o *orderer) roll(r *request) error {
 	s := o.s
+	if o.keptOut(r) {
+		return o.endEmergency()
+	}
 	need := segment.HeaderSize + int64(r.size) + indexReserve
 	for i := range r.txn.Do {
 		if r.txn.Do[i].kind == opAppend {
@@ -152,6 +155,10 @@ func (o *orderer) roll(r *request) error {
 func (o *orderer) complete(next *openSegment) {
 	s := o.s
 	<-s.sealFree
+	if s.failure.Load() != nil {
+		s.sealFree <- struct{}{}
+		return // what could not be sealed stays readable from memory
+	}
 	s.mu.Lock()
 	o.g.seg, o.g.last = s.segs.active, true
 	s.segs.sealing, s.segs.active = s.segs.active, next
@@ -230,7 +237,7 @@ func (s *Store) newSegment(id uint64) (*openSegment, error) {
 		return nil, err
 	}
 	size := s.opts.SegmentBytes
-	for err = f.Preallocate(size); vfs.IsNoSpace(err) && size > max(minSegmentBytes, s.opts.SegmentBytes/128); err = f.Preallocate(size) {
+	for err = f.Preallocate(size); vfs.IsNoSpace(err) && size > s.smallestSegment(); err = f.Preallocate(size) {
 		size /= 2
 	}
 	if err == nil {

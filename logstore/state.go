@@ -59,11 +59,12 @@ func (st *state) hash() uint64 {
 		num(uint64(sh.next))
 		num(sh.digest)
 		// Runs, not the bitmap's bytes: equal sets may be encoded differently.
-		sh.deleted.absent(sh.first, sh.next, func(r Range) {
+		walk := liveWalk{sh.first, sh.next, sh.deleted.iterator()}
+		for r := walk.next(); r.From < r.To; r = walk.next() {
 			num(uint64(r.From))
 			num(uint64(r.To))
 			flush()
-		})
+		}
 		flush()
 		return true
 	})
