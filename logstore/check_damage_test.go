@@ -36,10 +36,19 @@ func flip(name string, which func(names []string) string, at func(b []byte) int6
 	}}
 }
 
+// entriesOf scans the entries of a segment file.
+func entriesOf(b []byte) *segment.Scanner {
+	sc := segment.NewScanner(bytes.NewReader(b), segment.HeaderSize, int64(len(b)))
+	if len(b) >= segment.HeaderSize {
+		sc.Salt = binary.LittleEndian.Uint32(b[56:])
+	}
+	return sc
+}
+
 // entryWith returns an entry in the middle of the file that has a batch.
 func entryWith(b []byte) segment.Entry {
 	var last segment.Entry
-	sc := segment.NewScanner(bytes.NewReader(b), segment.HeaderSize, int64(len(b)))
+	sc := entriesOf(b)
 	for {
 		e, err := sc.Next()
 		if err != nil || int(e.Pos) > len(b)/2 && len(last.Body) > 0 {

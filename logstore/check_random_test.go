@@ -1,7 +1,6 @@
 package logstore
 
 import (
-	"bytes"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -61,7 +60,7 @@ func TestCheckFindsEveryFlippedByte(t *testing.T) {
 // provenIn returns the last entry that others than the one at a position of a file prove to have been on the disk.
 func provenIn(all map[string][]byte, names []string, file string, pos int64) (seq uint64) {
 	for _, name := range names {
-		sc := segment.NewScanner(bytes.NewReader(all[name]), segment.HeaderSize, int64(len(all[name])))
+		sc := entriesOf(all[name])
 		for {
 			e, err := sc.Next()
 			if err != nil {

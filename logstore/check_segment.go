@@ -51,6 +51,7 @@ func (c *checker) checkSegment(i int, g *foundSegment) error {
 		c: c, i: i, g: g, f: f, sc: segment.NewScanner(f, segment.HeaderSize, end),
 		lastSeq: c.lastSeq, damaged: g.headErr != nil,
 	}
+	s.sc.Salt = g.header.Salt
 	if errors.Is(g.indexErr, segment.ErrNotSealed) {
 		if err := segment.DamagedTrailer(f, g.size); err != nil {
 			g.indexErr = err

@@ -113,7 +113,7 @@ func rewriteSegment(t *testing.T, disk *vfs.Mem, name string, change func(h *seg
 	b = append(h.AppendTo(nil), entries...)
 	var locs []segment.Loc
 	first, last := uint64(0), h.LastSeq
-	sc := segment.NewScanner(bytes.NewReader(b), segment.HeaderSize, int64(len(b)))
+	sc := entriesOf(b)
 	for {
 		e, err := sc.Next()
 		if err != nil {
@@ -160,13 +160,13 @@ func TestCheckHoldsFilesToEachOther(t *testing.T) {
 			return rewriteSegment(t, disk, names[2], func(h *segment.Header, entries []byte) []byte { h.PrevSeq += 1000; return entries })
 		}, "the end of a segment is missing"},
 		{"entries out of order", func(t *testing.T, disk *vfs.Mem) string {
-			return rewriteSegment(t, disk, names[2], func(_ *segment.Header, entries []byte) []byte {
+			return rewriteSegment(t, disk, names[2], func(h *segment.Header, entries []byte) []byte {
 				n := secondEntry(entries)
 				return append(append(bytes.Clone(entries[n:2*n]), entries[:n]...), entries[2*n:]...)
 			})
 		}, "follows entry"},
 		{"a batch is nowhere", func(t *testing.T, disk *vfs.Mem) string {
-			return rewriteSegment(t, disk, names[0], func(_ *segment.Header, entries []byte) []byte {
+			return rewriteSegment(t, disk, names[0], func(h *segment.Header, entries []byte) []byte {
 				n := secondEntry(entries) // of the shard's creation
 				return append(entries[:n:n], entries[n+secondEntry(entries[n:]):]...)
 			})
@@ -191,18 +191,18 @@ func TestCheckHoldsFilesToEachOther(t *testing.T) {
 			return file
 		}, "a checkpoint is lost"},
 		{"a kept batch in a file never cleaned", func(t *testing.T, disk *vfs.Mem) string {
-			return rewriteSegment(t, disk, names[1], func(_ *segment.Header, entries []byte) []byte {
-				e, err := segment.ParseEntry(entries)
+			return rewriteSegment(t, disk, names[1], func(h *segment.Header, entries []byte) []byte {
+				e, err := segment.ParseEntry(entries, h.Salt)
 				if err != nil {
 					t.Fatal(err)
 				}
-				segment.FinishEntry(entries[:e.Size()], e.Seq, e.Unsynced, segment.KindKept, len(e.Meta))
+				segment.FinishEntry(entries[:e.Size()], h.Salt, e.Seq, e.Unsynced, segment.KindKept, len(e.Meta))
 				return entries
 			})
 		}, "never cleaned"},
 		{"a record that cannot be read", func(t *testing.T, disk *vfs.Mem) string {
-			return rewriteSegment(t, disk, names[1], func(_ *segment.Header, entries []byte) []byte {
-				e, err := segment.ParseEntry(entries)
+			return rewriteSegment(t, disk, names[1], func(h *segment.Header, entries []byte) []byte {
+				e, err := segment.ParseEntry(entries, h.Salt)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -213,7 +213,7 @@ func TestCheckHoldsFilesToEachOther(t *testing.T) {
 					t.Fatal(err)
 				}
 				copy(e.Meta, encodeAppended(nil, 1, b.BaseOffset(), b.Len(), b.CRC()))
-				segment.FinishEntry(entries[:e.Size()], e.Seq, e.Unsynced, segment.KindTxn, len(e.Meta))
+				segment.FinishEntry(entries[:e.Size()], h.Salt, e.Seq, e.Unsynced, segment.KindTxn, len(e.Meta))
 				return entries
 			})
 		}, "its records cannot be read"},

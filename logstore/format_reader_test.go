@@ -77,7 +77,7 @@ func tellSegment(b []byte) (lines []string) {
 			insist(!sealed && len(strings.Trim(string(b[pos:]), "\x00")) == 0, "something lies behind the end at %d", pos)
 			break
 		}
-		words, size := tellEntry(b, pos, &locs)
+		words, size := tellEntry(b, pos, le.Uint32(b[56:]), &locs)
 		lines = append(lines, words)
 		pos += size
 	}
@@ -91,11 +91,11 @@ func tellSegment(b []byte) (lines []string) {
 }
 
 // tellEntry reads the entry at pos and returns its size.
-func tellEntry(b []byte, pos int, locs *[]readerLoc) (string, int) {
+func tellEntry(b []byte, pos int, salt uint32, locs *[]readerLoc) (string, int) {
 	h := b[pos : pos+24]
 	size, metaLen := int(le.Uint32(h[4:])), int(le.Uint32(h[20:])&0xffffff)
 	e := b[pos : pos+size]
-	insist(crc(e[4:24+metaLen]) == le.Uint32(h), "entry at %d", pos)
+	insist(salt^crc(e[4:24+metaLen]) == le.Uint32(h), "entry at %d", pos)
 	meta, batches := fields{e[24 : 24+metaLen]}, fields{e[24+metaLen:]}
 	var did []string
 	for len(meta.b) > 0 {

@@ -260,7 +260,7 @@ func (o *orderer) enter(r *request) {
 		g.seg, g.pos = seg, seg.pos
 		if seg.firstSeq == 0 {
 			g.pos = 0
-			g.buf = segment.Header{ID: seg.id, CoversTo: seg.id, PrevSeq: seg.prevSeq}.AppendTo(g.buf)
+			g.buf = seg.header().AppendTo(g.buf)
 		}
 	}
 	if seg.firstSeq == 0 {
@@ -288,7 +288,7 @@ func (o *orderer) enter(r *request) {
 		})
 		g.grown = append(g.grown, op.shard)
 	}
-	segment.FinishEntry(g.buf[start:], seq, uint32(min(seq-s.durableSeq.Load(), 1<<32-1)), segment.KindTxn, meta)
+	segment.FinishEntry(g.buf[start:], seg.salt, seq, uint32(min(seq-s.durableSeq.Load(), 1<<32-1)), segment.KindTxn, meta)
 	seg.pos += uint32(len(g.buf) - start)
 	seg.lastSeq, g.lastSeq = seq, seq
 	if appends > 0 {

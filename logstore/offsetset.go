@@ -44,8 +44,9 @@ func (s *offsetSet) nextAbsent(from int64) int64 {
 			return from
 		}
 	}
-	from-- // the last one known to be in the set
-	full := func(n int64) bool { return s.count(from, from+n) == n } // the n offsets at from are all in the set
+	from-- // to the last one known to be in the set
+	// full reports whether the n offsets at from are all in the set.
+	full := func(n int64) bool { return s.count(from, from+n) == n }
 	hi := int64(2)
 	for full(hi) {
 		hi *= 2

@@ -1,6 +1,8 @@
 package logstore
 
 import (
+	"crypto/rand"
+	"encoding/binary"
 	"fmt"
 	"time"
 
@@ -61,6 +63,9 @@ type Options struct {
 	Sequencer Sequencer
 	// Logf is told what an operator may want to know. Default: nobody is.
 	Logf func(format string, args ...any)
+
+	// salt draws the salt of a segment's entries. Nobody who sends messages can know it. Tests of the format set it.
+	salt func() uint32
 }
 
 const (
@@ -99,6 +104,13 @@ func (o Options) withDefaults() (Options, error) {
 	}
 	if o.OpenFiles <= 0 {
 		o.OpenFiles = 256
+	}
+	if o.salt == nil {
+		o.salt = func() uint32 {
+			var b [4]byte
+			rand.Read(b[:]) //nolint:errcheck // crypto/rand does not fail
+			return binary.LittleEndian.Uint32(b[:])
+		}
 	}
 	if o.Logf == nil {
 		o.Logf = func(string, ...any) {}

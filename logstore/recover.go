@@ -223,7 +223,7 @@ func findSegments(fsys vfs.FS, dir string, names []string) ([]*foundSegment, err
 			g.headErr, g.misnamed = fmt.Errorf("%w: it is that of segment %d, generation %d", segment.ErrBadHeader, g.header.ID, g.header.Generation), true
 		}
 		if g.headErr != nil && !g.misnamed {
-			g.header = segment.Header{ID: id, CoversTo: id, Generation: generation}
+			g.header = segment.Header{ID: id, CoversTo: id, Generation: generation, Salt: g.header.Salt}
 		}
 		found = append(found, g)
 	}
@@ -251,7 +251,14 @@ func inspectSegment(fsys vfs.FS, dir, name string) (*foundSegment, error) {
 	if g.indexErr != nil && !errors.Is(g.indexErr, segment.ErrNotSealed) && !errors.Is(g.indexErr, segment.ErrBadIndex) {
 		return nil, g.indexErr
 	}
-	return g, nil
+	if g.headErr != nil {
+		end := g.size
+		if g.index != nil {
+			end = int64(g.index.DataEnd)
+		}
+		g.header.Salt, _, err = segment.FindSalt(f, end, func(e *segment.Entry) bool { _, err := decodeEntry(e, nil); return err == nil })
+	}
+	return g, err
 }
 
 // supersededBy returns the segment of a later generation that covers g, if there is one.
@@ -345,6 +352,7 @@ func (r *recovery) laterEntry(g *foundSegment, pos uint32, lastSeq uint64) (*seg
 	defer f.Close()
 	var proof *segment.Entry
 	sc := segment.NewScanner(f, pos, g.size)
+	sc.Salt = g.header.Salt
 	_, err = sc.Resync(lastSeq, func(e *segment.Entry) bool {
 		if e.Kind != segment.KindTxn || e.Seq-uint64(e.Unsynced) <= lastSeq {
 			return false
@@ -377,6 +385,7 @@ func (r *recovery) scan(i int, g *foundSegment) error {
 	}
 	c := &collected{dropped: g.headErr != nil}
 	sc := segment.NewScanner(f, segment.HeaderSize, end)
+	sc.Salt = g.header.Salt
 	for {
 		bad, err := r.scanRun(sc, g, c)
 		if err != nil {

@@ -1,7 +1,6 @@
 package logstore
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"path/filepath"
@@ -53,7 +52,7 @@ func TestRepairReplaysTransactionsThatAppendTwiceOrMakeTwoShards(t *testing.T) {
 func corruptEntries(t *testing.T, disk *vfs.Mem, name string, which ...int) {
 	t.Helper()
 	b := files(t, disk)[name]
-	sc := segment.NewScanner(bytes.NewReader(b), segment.HeaderSize, int64(len(b)))
+	sc := entriesOf(b)
 	for n := 0; len(which) > 0; n++ {
 		e, err := sc.Next()
 		if err != nil {

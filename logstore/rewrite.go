@@ -26,7 +26,7 @@ func (c *cleaner) rewrite(old []*sealedSegment) error {
 		return err
 	}
 	first, last := old[0], old[len(old)-1]
-	h := segment.Header{ID: first.header.ID, CoversTo: last.header.CoversTo, PrevSeq: first.header.PrevSeq}
+	h := segment.Header{ID: first.header.ID, CoversTo: last.header.CoversTo, PrevSeq: first.header.PrevSeq, Salt: s.opts.salt()}
 	var firstSeq uint64
 	for _, g := range old {
 		h.Generation = max(h.Generation, g.header.Generation+1)
@@ -36,7 +36,7 @@ func (c *cleaner) rewrite(old []*sealedSegment) error {
 		}
 	}
 	name := segmentName(h.ID, h.Generation)
-	k := &keeper{c: c, seq: h.LastSeq, start: time.Now()}
+	k := &keeper{c: c, seq: h.LastSeq, salt: h.Salt, start: time.Now()}
 	err := s.replaceFile(name, func(f vfs.File) error {
 		k.f, k.buf = f, h.AppendTo(nil)
 		for _, g := range old {
@@ -84,6 +84,7 @@ type keeper struct {
 	c       *cleaner
 	f       vfs.File
 	seq     uint64 // that the entries carry: the last one of the segments they come from
+	salt    uint32 // of their CRCs
 	pos     int64  // in the file of buf[0]
 	buf     []byte // whole entries, not yet written
 	meta    []byte // of the entry being gathered
@@ -196,7 +197,7 @@ func (k *keeper) endEntry() error {
 	k.buf = append(k.buf, k.meta...)
 	at := uint32(k.pos) + uint32(len(k.buf))
 	k.buf = append(k.buf, k.body...)
-	segment.FinishEntry(k.buf[start:], k.seq, 0, segment.KindKept, len(k.meta))
+	segment.FinishEntry(k.buf[start:], k.salt, k.seq, 0, segment.KindKept, len(k.meta))
 	for _, l := range k.pending {
 		l.Pos += at
 		k.locs = append(k.locs, l)

@@ -250,7 +250,7 @@ func (s *Store) newSegment(id uint64) (*openSegment, error) {
 		}
 		return nil, err
 	}
-	return &openSegment{id: id, name: name, file: s.files.adopt(name, f), capacity: size, pos: segment.HeaderSize}, nil
+	return &openSegment{id: id, name: name, file: s.files.adopt(name, f), capacity: size, pos: segment.HeaderSize, salt: s.opts.salt()}, nil
 }
 
 // sealLoop seals one segment after another.
@@ -288,7 +288,7 @@ func (s *Store) sealSegment(seg *openSegment) error {
 	}
 	s.mu.Lock()
 	s.segs.addSealed(&sealedSegment{
-		header: segment.Header{ID: seg.id, CoversTo: seg.id, PrevSeq: seg.prevSeq},
+		header: seg.header(),
 		name:   seg.name, size: size, index: sealed,
 	})
 	s.segs.sealing = nil

@@ -23,11 +23,16 @@ type openSegment struct {
 	file     *cachedFile
 	capacity int64 // bytes of the file reserved on disk
 
+	salt     uint32 // of the entries' CRCs
 	pos      uint32 // where the next entry goes
 	prevSeq  uint64 // the last one ordered before the segment's first entry
 	firstSeq uint64 // 0: no entry yet
 	lastSeq  uint64
 	index    segment.MemIndex
+}
+
+func (g *openSegment) header() segment.Header {
+	return segment.Header{ID: g.id, CoversTo: g.id, PrevSeq: g.prevSeq, Salt: g.salt}
 }
 
 // indexReserve is the room kept for the index when the segment is sealed, for each batch and in all: an index entry takes 9 bytes

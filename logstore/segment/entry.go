@@ -9,7 +9,8 @@ import (
 
 // EntryHeaderSize is the number of bytes before an entry's metadata.
 //
-//	 0  u32  CRC-32C of bytes 4 .. 24+metadata length (not of the batches: each carries its own CRC, repeated in the metadata)
+//	 0  u32  CRC-32C of bytes 4 .. 24+metadata length (not of the batches: each carries its own CRC, repeated in the metadata),
+//	         exclusive-or the salt in the segment's header
 //	 4  u32  length of the whole entry in bytes, this header included
 //	 8  u64  sequence number
 //	16  u32  unsynced: sequence number minus the highest one known to be durable when this entry was written
@@ -59,13 +60,20 @@ func (e *Entry) BodyPos() uint32 { return e.Pos + EntryHeaderSize + uint32(len(e
 
 // FinishEntry writes the header of an entry whose metadata stands at b[EntryHeaderSize:EntryHeaderSize+metaLen] and whose
 // batches fill the rest of b.
-func FinishEntry(b []byte, seq uint64, unsynced uint32, kind Kind, metaLen int) {
+//
+// The salt, drawn at random for each segment, keeps a message that contains the bytes of an entry from being taken for one.
+func FinishEntry(b []byte, salt uint32, seq uint64, unsynced uint32, kind Kind, metaLen int) {
 	_ = b[EntryHeaderSize-1]
 	binary.LittleEndian.PutUint32(b[4:], uint32(len(b)))
 	binary.LittleEndian.PutUint64(b[8:], seq)
 	binary.LittleEndian.PutUint32(b[16:], unsynced)
 	binary.LittleEndian.PutUint32(b[20:], uint32(metaLen)|uint32(kind)<<24)
-	binary.LittleEndian.PutUint32(b, Checksum(b[4:EntryHeaderSize+metaLen]))
+	binary.LittleEndian.PutUint32(b, salt^Checksum(b[4:EntryHeaderSize+metaLen]))
+}
+
+// impliedSalt is the salt with which the header and metadata at b would be good.
+func impliedSalt(b []byte, metaLen int) uint32 {
+	return binary.LittleEndian.Uint32(b) ^ Checksum(b[4:EntryHeaderSize+metaLen])
 }
 
 // ErrNoEntry means that the bytes are zero where an entry would begin: the end of what was written.
@@ -101,7 +109,7 @@ func entrySize(b []byte) (size, metaLen int, err error) {
 
 // ParseEntry reads the entry at the start of b and checks its CRC. The batches in Body are not checked: their CRCs are
 // the caller's to compare.
-func ParseEntry(b []byte) (Entry, error) {
+func ParseEntry(b []byte, salt uint32) (Entry, error) {
 	if len(b) < EntryHeaderSize {
 		for _, c := range b {
 			if c != 0 {
@@ -117,7 +125,7 @@ func ParseEntry(b []byte) (Entry, error) {
 	if size > len(b) {
 		return Entry{}, fmt.Errorf("%w: claims %d bytes, %d are there", ErrBadEntry, size, len(b))
 	}
-	if got, want := Checksum(b[4:EntryHeaderSize+metaLen]), binary.LittleEndian.Uint32(b); got != want {
+	if got, want := salt^Checksum(b[4:EntryHeaderSize+metaLen]), binary.LittleEndian.Uint32(b); got != want {
 		return Entry{}, fmt.Errorf("%w: CRC is %08x, stored %08x", ErrBadEntry, got, want)
 	}
 	kind := Kind(b[23])

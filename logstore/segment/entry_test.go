@@ -13,7 +13,7 @@ import (
 func entry(seq uint64, unsynced uint32, kind Kind, meta, body []byte) []byte {
 	b := make([]byte, EntryHeaderSize, EntryHeaderSize+len(meta)+len(body))
 	b = append(append(b, meta...), body...)
-	FinishEntry(b, seq, unsynced, kind, len(meta))
+	FinishEntry(b, 0, seq, unsynced, kind, len(meta))
 	return b
 }
 
@@ -42,7 +42,7 @@ func TestEntryReadsAsFramed(t *testing.T) {
 	} {
 		meta, body := bytes.Repeat([]byte{0xa1}, c.meta), bytes.Repeat([]byte{0xb2}, c.body)
 		b := entry(c.seq, c.unsynced, c.kind, meta, body)
-		e, err := ParseEntry(append(bytes.Clone(b), "behind"...))
+		e, err := ParseEntry(append(bytes.Clone(b), "behind"...), 0)
 		must(t, err)
 		if e.Seq != c.seq || e.Unsynced != c.unsynced || e.Kind != c.kind || !bytes.Equal(e.Meta, meta) || !bytes.Equal(e.Body, body) {
 			t.Errorf("%+v came back as seq %d, unsynced %d, kind %d, %d and %d bytes", c, e.Seq, e.Unsynced, e.Kind, len(e.Meta), len(e.Body))
@@ -76,7 +76,7 @@ func TestEveryFlippedBitOfHeaderAndMetadataIsFound(t *testing.T) {
 		for mask := 1; mask < 256; mask++ {
 			b := bytes.Clone(good)
 			b[i] ^= byte(mask)
-			if _, err := ParseEntry(b); !errors.Is(err, ErrBadEntry) {
+			if _, err := ParseEntry(b, 0); !errors.Is(err, ErrBadEntry) {
 				t.Fatalf("byte %d xor %02x: %v", i, mask, err)
 			}
 		}
@@ -112,7 +112,7 @@ func TestBadEntriesAreToldApart(t *testing.T) {
 		{"kind 0", change(func(b []byte) { b[23] = 0 }), ErrBadEntry, "kind 0 is unknown to this version"},
 		{"kind 3", change(func(b []byte) { b[23] = 3 }), ErrBadEntry, "kind 3 is unknown to this version"},
 	} {
-		_, err := ParseEntry(c.b)
+		_, err := ParseEntry(c.b, 0)
 		if !errors.Is(err, c.want) || !strings.Contains(err.Error(), c.says) {
 			t.Errorf("%s: got %v, want %v with %q", c.name, err, c.want, c.says)
 		}

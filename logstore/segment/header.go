@@ -16,7 +16,7 @@ import (
 //	32  u64  previous sequence number: the last one ordered before this file's first entry
 //	40  u64  last sequence number covered (generation > 0 only, else 0)
 //	48  u64  offsets that were live when cleaning wrote the file (generation > 0 only, else 0)
-//	56  [4]  zero
+//	56  u32  salt of the entries' CRCs
 //	60  u32  CRC-32C of bytes 0 .. 60
 const HeaderSize = 64
 
@@ -36,6 +36,7 @@ type Header struct {
 	PrevSeq    uint64
 	LastSeq    uint64
 	Live       uint64
+	Salt       uint32
 }
 
 // ErrVersion means that the file was written by a newer format.
@@ -55,6 +56,7 @@ func (h Header) AppendTo(b []byte) []byte {
 	binary.LittleEndian.PutUint64(p[32:], h.PrevSeq)
 	binary.LittleEndian.PutUint64(p[40:], h.LastSeq)
 	binary.LittleEndian.PutUint64(p[48:], h.Live)
+	binary.LittleEndian.PutUint32(p[56:], h.Salt)
 	binary.LittleEndian.PutUint32(p[60:], Checksum(p[:60]))
 	return append(b, p[:]...)
 }
@@ -80,6 +82,7 @@ func ParseHeader(b []byte) (Header, error) {
 		PrevSeq:    binary.LittleEndian.Uint64(b[32:]),
 		LastSeq:    binary.LittleEndian.Uint64(b[40:]),
 		Live:       binary.LittleEndian.Uint64(b[48:]),
+		Salt:       binary.LittleEndian.Uint32(b[56:]),
 	}
 	if h.ID == 0 || h.CoversTo < h.ID || h.CoversTo > MaxID {
 		return Header{}, fmt.Errorf("%w: segment %d covers to %d (allowed: 1 to %d, ascending)", ErrBadHeader, h.ID, h.CoversTo, uint32(MaxID))

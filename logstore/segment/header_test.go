@@ -21,7 +21,7 @@ func TestSegmentHeaderReadsAsWritten(t *testing.T) {
 	for _, h := range []Header{
 		{ID: 1, CoversTo: 1},
 		{ID: 7, CoversTo: 7, PrevSeq: 100},
-		{Generation: 3, ID: 7, CoversTo: 12, PrevSeq: 100, LastSeq: 900, Live: 17},
+		{Generation: 3, ID: 7, CoversTo: 12, PrevSeq: 100, LastSeq: 900, Live: 17, Salt: math.MaxUint32},
 		{Generation: math.MaxUint32, ID: MaxID, CoversTo: MaxID, PrevSeq: math.MaxUint64, LastSeq: math.MaxUint64, Live: math.MaxUint64},
 	} {
 		b := h.AppendTo([]byte("before"))
@@ -37,9 +37,9 @@ func TestSegmentHeaderReadsAsWritten(t *testing.T) {
 
 func TestSegmentHeaderIsLaidOutAsDrawn(t *testing.T) {
 	t.Parallel()
-	b := Header{Generation: 0x11, ID: 0x22, CoversTo: 0x33, PrevSeq: 0x44, LastSeq: 0x55, Live: 0x66}.AppendTo(nil)
+	b := Header{Generation: 0x11, ID: 0x22, CoversTo: 0x33, PrevSeq: 0x44, LastSeq: 0x55, Live: 0x66, Salt: 0x77}.AppendTo(nil)
 	le := func(v, n int) string { return string([]byte{byte(v)}) + strings.Repeat("\x00", n-1) }
-	want := "PLOGSEG1" + le(1, 4) + le(0x11, 4) + le(0x22, 8) + le(0x33, 8) + le(0x44, 8) + le(0x55, 8) + le(0x66, 8) + le(0, 4)
+	want := "PLOGSEG1" + le(1, 4) + le(0x11, 4) + le(0x22, 8) + le(0x33, 8) + le(0x44, 8) + le(0x55, 8) + le(0x66, 8) + le(0x77, 4)
 	if string(b[:60]) != want || binary.LittleEndian.Uint32(b[60:]) != Checksum(b[:60]) {
 		t.Fatalf("got  %x\nwant %x", b, want)
 	}

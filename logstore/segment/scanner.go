@@ -12,6 +12,9 @@ import (
 // Scanner reads the entries of a segment file one after another, as recovery and `polylog check` do.
 // It is used by one goroutine.
 type Scanner struct {
+	// Salt is that of the segment's header; it is set before the first entry is read.
+	Salt uint32
+
 	r    io.ReaderAt
 	pos  uint32 // of the next entry
 	end  int64  // of the file, or of the entries if it is sealed
@@ -53,7 +56,7 @@ func (s *Scanner) Next() (Entry, error) {
 			return Entry{}, err
 		}
 	}
-	e, err := ParseEntry(b)
+	e, err := ParseEntry(b, s.Salt)
 	if err != nil {
 		return Entry{}, err
 	}
@@ -112,13 +115,13 @@ func (s *Scanner) Resync(after uint64, accept func(*Entry) bool) (bool, error) {
 		if b, err = s.window(EntryHeaderSize + metaLen); err != nil {
 			return false, err
 		}
-		if len(b) < EntryHeaderSize+metaLen || Checksum(b[4:EntryHeaderSize+metaLen]) != binary.LittleEndian.Uint32(b) {
+		if len(b) < EntryHeaderSize+metaLen || impliedSalt(b, metaLen) != s.Salt {
 			continue
 		}
 		if b, err = s.window(size); err != nil {
 			return false, err
 		}
-		if e, err := ParseEntry(b); err == nil {
+		if e, err := ParseEntry(b, s.Salt); err == nil {
 			e.Pos = s.pos
 			if accept(&e) {
 				return true, nil
