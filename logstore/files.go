@@ -73,6 +73,13 @@ type cachedFile struct {
 	dropped bool // close with the last user
 }
 
+// prefetch has a part of the file fetched into memory, if the file system can, and does not wait for it.
+func (f *cachedFile) prefetch(pos, size int64) {
+	if p, can := f.File.(vfs.Prefetcher); can {
+		p.Prefetch(pos, size)
+	}
+}
+
 func newFileCache(fs vfs.FS, dir string, limit int) *fileCache {
 	return &fileCache{fs: fs, dir: dir, limit: limit, open: map[string]*cachedFile{}, idle: list.New()}
 }

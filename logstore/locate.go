@@ -181,6 +181,9 @@ func (s *Store) fromSealed(sealed []*sealedSegment, sh Shard, from int64, max in
 	if size == 0 {
 		return step{}, s.missing(sh, from)
 	}
+	if next := buf.cursor.NextBlock(); buf.hint == g.header.ID && max >= largePiece && next != 0 {
+		f.prefetch(next, indexAhead)
+	}
 	buf.hint = g.header.ID
 	return st, nil
 }

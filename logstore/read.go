@@ -28,6 +28,28 @@ type Buffer struct {
 	cursor  segment.Cursor
 	scratch record.Scratch
 	hint    uint64 // id of the segment that the last step was in
+	ahead   readAhead
+}
+
+// readAhead sees when a file is read from front to back in large pieces, and has the next piece fetched while the last one is looked at: the
+// system's own read-ahead is shorter than a piece.
+type readAhead struct {
+	file *cachedFile
+	end  int64 // of the last piece
+}
+
+// largePiece is from what size on a piece is worth a hint.
+const largePiece = 128 << 10
+
+// indexAhead is how much of a segment's index is fetched ahead by one who reads on in it: eight blocks, for some thousands of batches.
+const indexAhead = 32 << 10
+
+func (r *readAhead) read(f *cachedFile, pos, size int64) {
+	goesOn := r.file == f && pos >= r.end && pos-r.end <= gapBytes
+	r.file, r.end = f, pos+size
+	if goesOn && size >= largePiece {
+		f.prefetch(r.end, size)
+	}
 }
 
 // gapBytes is how much of other shards' data is read along to save a read call: what a call costs.
@@ -121,7 +143,7 @@ func (s *Store) load(st *step, buf *Buffer, got *int, max int) error {
 			st.end = buf.items[i].Base
 			return nil
 		}
-		if err := s.loadRun(f, st.name, buf.items[i:j], buf); err != nil {
+		if err := s.loadRun(f, buf.items[i:j], buf); err != nil {
 			return err
 		}
 		*got += total
@@ -131,7 +153,8 @@ func (s *Store) load(st *step, buf *Buffer, got *int, max int) error {
 }
 
 // loadRun reads neighbouring batches with one call.
-func (s *Store) loadRun(f io.ReaderAt, name string, items []located, buf *Buffer) error {
+func (s *Store) loadRun(f *cachedFile, items []located, buf *Buffer) error {
+	name := f.name
 	start := items[0].Pos
 	last := &items[len(items)-1]
 	p := buf.take(int(last.Pos + last.Size - start))
@@ -142,6 +165,7 @@ func (s *Store) loadRun(f io.ReaderAt, name string, items []located, buf *Buffer
 		}
 		return fmt.Errorf("reading %d bytes at %d of %s: %w", len(p), start, name, err)
 	}
+	buf.ahead.read(f, int64(start), int64(len(p)))
 	for i := range items {
 		it := &items[i]
 		raw := p[it.Pos-start : it.Pos-start+it.Size]

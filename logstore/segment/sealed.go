@@ -258,6 +258,14 @@ func (s *Sealed) Seek(c *Cursor, r io.ReaderAt, shard uint64, offset int64) erro
 	}
 }
 
+// NextBlock is the position in the file of the index block that Next will read when it is through with the one it is in; 0: that is the last one.
+func (c *Cursor) NextBlock() int64 {
+	if c.blk+1 >= len(c.s.blocks) {
+		return 0
+	}
+	return int64(c.s.blocks[c.blk+1].pos)
+}
+
 // Next returns the next batch's location, io.EOF behind the last one, or ErrBadIndex.
 func (c *Cursor) Next() (Loc, error) {
 	if c.isAhead {

@@ -56,6 +56,11 @@ type File interface {
 	Size() (int64, error)
 }
 
+// Prefetcher is a File that can be told what will be read soon. It is a hint: nothing fails, and the data may come from the disk later all the same.
+type Prefetcher interface {
+	Prefetch(off, size int64)
+}
+
 // ErrNoSpace means that the disk, or the quota, is full. Ask with IsNoSpace, which knows the system's own errors too.
 var ErrNoSpace = errors.New("no space left on the disk")
 
