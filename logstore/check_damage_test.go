@@ -38,11 +38,11 @@ func flip(name string, which func(names []string) string, at func(b []byte) int6
 
 // entriesOf scans the entries of a segment file.
 func entriesOf(b []byte) *segment.Scanner {
-	sc := segment.NewScanner(bytes.NewReader(b), segment.HeaderSize, int64(len(b)))
+	salt := uint32(0)
 	if len(b) >= segment.HeaderSize {
-		sc.Salt = binary.LittleEndian.Uint32(b[56:])
+		salt = binary.LittleEndian.Uint32(b[56:])
 	}
-	return sc
+	return segment.NewScanner(bytes.NewReader(b), salt, segment.HeaderSize, int64(len(b)))
 }
 
 // entryWith returns an entry in the middle of the file that has a batch.

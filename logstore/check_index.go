@@ -94,7 +94,7 @@ func (s *segmentScan) cutOff() bool {
 		return false
 	}
 	got := make([]byte, len(want))
-	if err := readFully(s.f, got, int64(pos)); err != nil {
+	if err := segment.ReadFull(s.f, got, int64(pos)); err != nil {
 		return false
 	}
 	for at := 0; at < len(want); {

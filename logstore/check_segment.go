@@ -43,15 +43,11 @@ func (c *checker) checkSegment(i int, g *foundSegment) error {
 		return nil
 	}
 	defer f.Close()
-	end := g.size
-	if g.index != nil {
-		end = int64(g.index.DataEnd)
-	}
+	end := g.entriesEnd()
 	s := &segmentScan{
-		c: c, i: i, g: g, f: f, sc: segment.NewScanner(f, segment.HeaderSize, end),
+		c: c, i: i, g: g, f: f, sc: segment.NewScanner(f, g.header.Salt, segment.HeaderSize, end),
 		lastSeq: c.lastSeq, damaged: g.headErr != nil,
 	}
-	s.sc.Salt = g.header.Salt
 	if errors.Is(g.indexErr, segment.ErrNotSealed) {
 		if err := segment.DamagedTrailer(f, g.size); err != nil {
 			g.indexErr = err
@@ -175,14 +171,7 @@ func (s *segmentScan) scan(end int64) error {
 		}
 		s.c.report.problem(verdict.File, verdict.Pos, "%s", verdict.What)
 		s.noteGap()
-		after := s.lastSeq
-		if s.g.header.Generation > 0 {
-			after = 0
-		}
-		found, err := s.sc.Resync(after, func(e *segment.Entry) bool {
-			_, err := decodeEntry(e, nil)
-			return err == nil
-		})
+		found, err := s.g.resync(s.sc, s.lastSeq)
 		if err != nil {
 			s.unreadable(err)
 			return nil

@@ -120,7 +120,7 @@ func readCheckpoint(r io.ReaderAt, size int64) (*state, error) {
 	if size < checkpointHeaderSize {
 		return nil, bad("%d bytes are less than a header", size)
 	}
-	if err := readFully(r, h, 0); err != nil {
+	if err := segment.ReadFull(r, h, 0); err != nil {
 		return nil, err
 	}
 	if string(h[:8]) != checkpointMagic {
@@ -143,7 +143,7 @@ func readCheckpoint(r io.ReaderAt, size int64) (*state, error) {
 		if size-pos < 8 {
 			return nil, bad("%d bytes at position %d are less than a block's header", size-pos, pos)
 		}
-		if err := readFully(r, bh[:], pos); err != nil {
+		if err := segment.ReadFull(r, bh[:], pos); err != nil {
 			return nil, err
 		}
 		n := int64(binary.LittleEndian.Uint32(bh[:]))
@@ -151,7 +151,7 @@ func readCheckpoint(r io.ReaderAt, size int64) (*state, error) {
 			return nil, bad("block at position %d claims %d bytes of %d", pos, n, size)
 		}
 		items := make([]byte, n)
-		if err := readFully(r, items, pos+8); err != nil {
+		if err := segment.ReadFull(r, items, pos+8); err != nil {
 			return nil, err
 		}
 		if got, want := segment.Checksum(items), binary.LittleEndian.Uint32(bh[4:]); got != want {
@@ -224,15 +224,4 @@ func readOffsetSet(b []byte, first, next int64) (*offsetSet, error) {
 		return nil, fmt.Errorf("the deleted offsets are not between %d and %d", first, next)
 	}
 	return set, nil
-}
-
-func readFully(r io.ReaderAt, p []byte, pos int64) error {
-	n, err := r.ReadAt(p, pos)
-	if n == len(p) {
-		return nil
-	}
-	if err == nil || err == io.EOF {
-		err = io.ErrUnexpectedEOF
-	}
-	return fmt.Errorf("reading %d bytes at %d: %w", len(p), pos, err)
 }

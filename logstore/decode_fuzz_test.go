@@ -272,7 +272,7 @@ func checkpointBytes(t testing.TB, st *state) []byte {
 		t.Fatal(err)
 	}
 	b := make([]byte, size)
-	if err := readFully(f, b, 0); err != nil {
+	if err := segment.ReadFull(f, b, 0); err != nil {
 		t.Fatal(err)
 	}
 	return b

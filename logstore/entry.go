@@ -68,6 +68,13 @@ func encodeAppended(dst []byte, sh Shard, base int64, size int, crc uint32) []by
 	return binary.LittleEndian.AppendUint32(dst, crc)
 }
 
+// locOf says where a batch lies: at pos in the file, its records from offset base on.
+func locOf(sh Shard, base int64, b record.Batch, pos uint32) segment.Loc {
+	return segment.Loc{
+		Shard: uint64(sh), Base: base, MaxTime: b.MaxTimestamp(), Pos: pos, Size: uint32(b.Len()), Span: uint32(b.LastOffsetDelta()) + 1,
+	}
+}
+
 func appendString(dst []byte, s string) []byte {
 	return append(binary.AppendUvarint(dst, uint64(len(s))), s...)
 }

@@ -59,6 +59,12 @@ func (r *request) finish() {
 	r.free()
 }
 
+func finishAll(rs []*request) {
+	for _, r := range rs {
+		r.finish()
+	}
+}
+
 func (r *request) fail(err error) {
 	r.err = err
 	r.finish()
@@ -127,10 +133,11 @@ func (in *intake) close(err error) {
 	in.wake()
 }
 
-func (in *intake) isClosed() bool {
+// isOver reports whether the intake is closed and empty: nothing will come any more.
+func (in *intake) isOver() bool {
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	return in.closed != nil
+	return in.closed != nil && len(in.waiting) == 0
 }
 
 // await waits for the request's outcome and gives the request back. settled returns when the sequencing goroutine has done with the bytes of every

@@ -103,11 +103,10 @@ func (o *orderer) run() {
 			}
 			continue
 		}
-		if o.s.intake.isClosed() {
-			if o.finish() {
-				return
-			}
-			continue
+		if o.s.intake.isOver() {
+			o.endSegment()
+			close(o.s.prepare)
+			return
 		}
 		<-o.s.intake.kick
 	}
@@ -116,11 +115,7 @@ func (o *orderer) run() {
 // advance orders some of the pending requests and does what they then need.
 func (o *orderer) advance() {
 	n, why := o.orderSome()
-	for _, r := range o.done {
-		r.finish()
-	}
-	clear(o.done)
-	o.done = o.done[:0]
+	o.answerDone()
 	o.pending = o.pending[n:]
 	switch why {
 	case stopFlush:
@@ -132,6 +127,13 @@ func (o *orderer) advance() {
 			o.flush()
 		}
 	}
+}
+
+// answerDone answers those who need not wait for the disk.
+func (o *orderer) answerDone() {
+	finishAll(o.done)
+	clear(o.done)
+	o.done = o.done[:0]
 }
 
 // flush hands the group to the writing goroutine.
@@ -224,13 +226,7 @@ func (o *orderer) fits(r *request, squeeze bool) stop {
 	if seg == nil || o.keptOut(r) {
 		return stopRoll
 	}
-	batches := 0
-	for i := range r.txn.Do {
-		if r.txn.Do[i].kind == opAppend {
-			batches++
-		}
-	}
-	room := seg.room(batches)
+	room := seg.room(r.txn.batches())
 	if !squeeze {
 		room -= seg.capacity / 32
 	}
@@ -282,10 +278,7 @@ func (o *orderer) enter(r *request) {
 		record.SetBase(g.buf[body:], base, 0)
 		tail := &s.st.shards.own(op.shard).local
 		tail.advance(uint32(seg.id))
-		seg.index.Append(&tail.chain, segment.Loc{
-			Shard: uint64(op.shard), Base: base, MaxTime: op.batch.MaxTimestamp(),
-			Pos: seg.pos + uint32(body-start), Size: uint32(op.batch.Len()), Span: uint32(op.batch.LastOffsetDelta()) + 1,
-		})
+		seg.index.Append(&tail.chain, locOf(op.shard, base, op.batch, seg.pos+uint32(body-start)))
 		g.grown = append(g.grown, op.shard)
 	}
 	segment.FinishEntry(g.buf[start:], seg.salt, seq, uint32(min(seq-s.durableSeq.Load(), 1<<32-1)), segment.KindTxn, meta)
@@ -296,20 +289,7 @@ func (o *orderer) enter(r *request) {
 	}
 	r.res.take(&o.out)
 	s.stats.ordered(appends, len(g.buf)-start)
-	if seg.firstSeq != 0 && !o.asked && o.next == nil && int64(seg.pos) > seg.capacity/16*14 {
+	if !o.asked && o.next == nil && int64(seg.pos) > seg.capacity/16*14 {
 		o.ask()
 	}
-}
-
-// finish ends the log when the intake is closed and empty. It reports false when requests have come in meanwhile.
-func (o *orderer) finish() bool {
-	o.s.intake.mu.Lock()
-	more := len(o.s.intake.waiting) > 0
-	o.s.intake.mu.Unlock()
-	if more {
-		return false
-	}
-	o.endSegment()
-	close(o.s.prepare)
-	return true
 }

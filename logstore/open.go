@@ -65,17 +65,17 @@ func (s *Store) start() error {
 		s.spare <- &group{}
 	}
 	s.sealFree <- struct{}{}
-	s.order = &orderer{s: s}
+	order := &orderer{s: s}
 	switch err := s.holdReserve(); {
 	case vfs.IsNoSpace(err):
-		s.order.noRoom(err) //nolint:errcheck // it returns what it notes
-		s.order.beginEmergency()
+		order.noRoom(err) //nolint:errcheck // it returns what it notes
+		order.beginEmergency()
 	case err != nil:
 		return fmt.Errorf("putting disk space aside in %s: %w", s.dir, err)
 	}
 	w := &writer{s: s}
 	s.logTasks.Add(4)
-	go s.order.run()
+	go order.run()
 	go w.run()
 	go s.prepareLoop(r.nextID)
 	go s.sealLoop()

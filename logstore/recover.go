@@ -58,6 +58,20 @@ type foundSegment struct {
 	indexErr error           // why index is nil
 }
 
+// entriesEnd is where the entries end, or as far as they may go in a file that is not sealed.
+func (g *foundSegment) entriesEnd() int64 {
+	if g.index != nil {
+		return int64(g.index.DataEnd)
+	}
+	return g.size
+}
+
+// isWhole reports whether an entry's metadata can be read and its batches are those that it tells of.
+func isWhole(e *segment.Entry) bool {
+	_, err := decodeEntry(e, nil)
+	return err == nil
+}
+
 func (r *recovery) run() error {
 	names, err := r.fs.List(r.dir)
 	if err != nil {
@@ -98,12 +112,16 @@ func (r *recovery) run() error {
 
 // endMissing is the verdict on a log that ends before its checkpoint although nothing after the checkpoint before that was cleaned.
 func (r *recovery) endMissing() error {
-	c := &CorruptError{File: r.dir, What: fmt.Sprintf("the checkpoint knows entries up to %d, but the last one in the segment files is %d: a segment file, or the end of one, is missing",
-		r.CheckpointSeq, r.lastSeq)}
+	return r.drop(Damage{File: r.dir, What: fmt.Sprintf("the checkpoint knows entries up to %d, but the last one in the segment files is %d: a segment file, or the end of one, is missing",
+		r.CheckpointSeq, r.lastSeq)})
+}
+
+// drop is what becomes of damage: a repair takes note of it and goes on, all others end with it as their error.
+func (r *recovery) drop(d Damage) error {
 	if !r.repair {
-		return c
+		return &CorruptError{File: d.File, Pos: d.From, What: d.What}
 	}
-	r.Damage = append(r.Damage, Damage{File: c.File, What: c.What})
+	r.Damage = append(r.Damage, d)
 	return nil
 }
 
@@ -241,7 +259,7 @@ func inspectSegment(fsys vfs.FS, dir, name string) (*foundSegment, error) {
 		return nil, err
 	}
 	head := make([]byte, min(g.size, segment.HeaderSize))
-	if err := readFully(f, head, 0); err != nil {
+	if err := segment.ReadFull(f, head, 0); err != nil {
 		return nil, err
 	}
 	if g.header, g.headErr = segment.ParseHeader(head); errors.Is(g.headErr, segment.ErrVersion) {
@@ -252,11 +270,7 @@ func inspectSegment(fsys vfs.FS, dir, name string) (*foundSegment, error) {
 		return nil, g.indexErr
 	}
 	if g.headErr != nil {
-		end := g.size
-		if g.index != nil {
-			end = int64(g.index.DataEnd)
-		}
-		g.header.Salt, _, err = segment.FindSalt(f, end, func(e *segment.Entry) bool { _, err := decodeEntry(e, nil); return err == nil })
+		g.header.Salt, _, err = segment.FindSalt(f, g.entriesEnd(), isWhole)
 	}
 	return g, err
 }
@@ -279,21 +293,19 @@ func (r *recovery) readSegment(i int, g *foundSegment) error {
 			return err
 		}
 	}
-	if g.header.Generation == 0 && g.header.PrevSeq != r.lastSeq && g.header.PrevSeq > max(r.completeFrom, r.lastSeq) {
-		c := &CorruptError{File: g.name, What: fmt.Sprintf("it follows entry %d, but the last one before it is %d: a segment, or the end of one, is missing",
-			g.header.PrevSeq, max(r.completeFrom, r.lastSeq))}
-		if !r.repair {
-			return c
+	if known := max(r.completeFrom, r.lastSeq); g.header.Generation == 0 && g.header.PrevSeq > known {
+		err := r.drop(Damage{File: g.name, What: fmt.Sprintf("it follows entry %d, but the last one before it is %d: a segment, or the end of one, is missing",
+			g.header.PrevSeq, known)})
+		if err != nil {
+			return err
 		}
-		r.Damage = append(r.Damage, Damage{File: g.name, What: c.What})
 	}
 	if g.header.Generation > 0 && g.header.LastSeq > r.CheckpointSeq {
-		c := &CorruptError{File: g.name, What: fmt.Sprintf("it was cleaned up to entry %d, but the newest good checkpoint ends at %d: a checkpoint is lost; restore the directory from a backup",
-			g.header.LastSeq, r.CheckpointSeq)}
-		if !r.repair {
-			return c
+		err := r.drop(Damage{File: g.name, What: fmt.Sprintf("it was cleaned up to entry %d, but the newest good checkpoint ends at %d: a checkpoint is lost; restore the directory from a backup",
+			g.header.LastSeq, r.CheckpointSeq)})
+		if err != nil {
+			return err
 		}
-		r.Damage = append(r.Damage, Damage{File: g.name, What: c.What})
 	}
 	sound, err := r.settleIndex(i, g)
 	if err != nil {
@@ -315,10 +327,9 @@ func (r *recovery) judgeHeader(i int, g *foundSegment) (unused bool, err error) 
 	if unused {
 		return true, r.remove(g.name)
 	}
-	if !r.repair {
-		return false, &CorruptError{File: g.name, What: g.headErr.Error()}
+	if err := r.drop(Damage{g.name, 0, segment.HeaderSize, g.headErr.Error()}); err != nil {
+		return false, err
 	}
-	r.Damage = append(r.Damage, Damage{g.name, 0, segment.HeaderSize, g.headErr.Error()})
 	g.guessHeader(r.lastSeq)
 	return false, nil
 }
@@ -351,13 +362,9 @@ func (r *recovery) laterEntry(g *foundSegment, pos uint32, lastSeq uint64) (*seg
 	}
 	defer f.Close()
 	var proof *segment.Entry
-	sc := segment.NewScanner(f, pos, g.size)
-	sc.Salt = g.header.Salt
+	sc := segment.NewScanner(f, g.header.Salt, pos, g.size)
 	_, err = sc.Resync(lastSeq, func(e *segment.Entry) bool {
-		if e.Kind != segment.KindTxn || e.Seq-uint64(e.Unsynced) <= lastSeq {
-			return false
-		}
-		if _, err := decodeEntry(e, nil); err != nil {
+		if e.Kind != segment.KindTxn || e.Seq-uint64(e.Unsynced) <= lastSeq || !isWhole(e) {
 			return false
 		}
 		proof = &segment.Entry{Seq: e.Seq, Pos: e.Pos}
@@ -379,13 +386,9 @@ func (r *recovery) scan(i int, g *foundSegment) error {
 		return err
 	}
 	defer f.Close()
-	end := g.size
-	if g.index != nil {
-		end = int64(g.index.DataEnd)
-	}
+	end := g.entriesEnd()
 	c := &collected{dropped: g.headErr != nil}
-	sc := segment.NewScanner(f, segment.HeaderSize, end)
-	sc.Salt = g.header.Salt
+	sc := segment.NewScanner(f, g.header.Salt, segment.HeaderSize, end)
 	for {
 		bad, err := r.scanRun(sc, g, c)
 		if err != nil {
@@ -471,10 +474,7 @@ func (r *recovery) scanRun(sc *segment.Scanner, g *foundSegment, c *collected) (
 func appendLocs(locs []segment.Loc, ops []appliedOp) []segment.Loc {
 	for i := range ops {
 		if o := &ops[i]; o.kind == opAppend {
-			locs = append(locs, segment.Loc{
-				Shard: uint64(o.shard), Base: o.base, MaxTime: o.batch.MaxTimestamp(),
-				Pos: o.pos, Size: uint32(o.batch.Len()), Span: uint32(o.batch.LastOffsetDelta()) + 1,
-			})
+			locs = append(locs, locOf(o.shard, o.base, o.batch, o.pos))
 		}
 	}
 	return locs

@@ -34,20 +34,21 @@ func (l LostRange) String() string {
 	return fmt.Sprintf("shard %d, offsets %d to %d", l.Shard, l.From, l.To-1)
 }
 
+// resync moves the scanner to the next good entry behind damage, if there is one. In a file that cleaning wrote, numbers do not ascend.
+func (g *foundSegment) resync(sc *segment.Scanner, lastSeq uint64) (bool, error) {
+	if g.header.Generation > 0 {
+		lastSeq = 0
+	}
+	return sc.Resync(lastSeq, isWhole)
+}
+
 // skip passes over damage: it notes what is dropped, and reports whether there are good entries behind it.
 func (r *recovery) skip(sc *segment.Scanner, g *foundSegment, c *collected, end int64, verdict *CorruptError) (bool, error) {
 	from := sc.Pos()
 	c.dropped = true
 	c.good = append(c.good, Range{int64(c.runFrom), int64(from)})
 	c.runFrom = from
-	after := c.lastSeq
-	if g.header.Generation > 0 {
-		after = 0
-	}
-	found, err := sc.Resync(after, func(e *segment.Entry) bool {
-		_, err := decodeEntry(e, nil)
-		return err == nil
-	})
+	found, err := g.resync(sc, c.lastSeq)
 	if err != nil {
 		return false, fmt.Errorf("reading %s: %w", g.name, err)
 	}
@@ -115,7 +116,7 @@ func (r *recovery) rewriteGood(g *foundSegment, f io.ReaderAt, c *collected) err
 			from, to := c.good[i].From, c.good[i].To
 			for at := from; at < to; {
 				p := make([]byte, min(to-at, 1<<20))
-				if err := readFully(f, p, at); err != nil {
+				if err := segment.ReadFull(f, p, at); err != nil {
 					return err
 				}
 				if _, err := w.WriteAt(p, pos+at-from); err != nil {

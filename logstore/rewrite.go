@@ -143,7 +143,7 @@ func (k *keeper) copyLive(g *sealedSegment, st *state) error {
 			buf = make([]byte, max(int(end-start), copyBytes))
 		}
 		p := buf[:end-start]
-		if err := readFully(f, p, int64(start)); err != nil {
+		if err := segment.ReadFull(f, p, int64(start)); err != nil {
 			return fmt.Errorf("reading %s: %w", g.name, err)
 		}
 		for ; i < j; i++ {
@@ -177,9 +177,7 @@ func (k *keeper) add(b *kept, batch record.Batch) error {
 		}
 	}
 	k.meta = encodeAppended(k.meta, Shard(b.Shard), b.Base, batch.Len(), batch.CRC())
-	k.pending = append(k.pending, segment.Loc{
-		Shard: b.Shard, Base: b.Base, MaxTime: batch.MaxTimestamp(), Pos: uint32(len(k.body)), Size: uint32(batch.Len()), Span: b.Span,
-	})
+	k.pending = append(k.pending, locOf(Shard(b.Shard), b.Base, batch, uint32(len(k.body))))
 	k.body = append(k.body, batch.Bytes()...)
 	if len(k.body) >= keptEntryBytes {
 		return k.endEntry()

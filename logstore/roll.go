@@ -97,19 +97,13 @@ func (o *orderer) rollFor(r *request) {
 	if why != stopNot {
 		o.refuse(r, err)
 	}
-	for _, r := range o.done {
-		r.finish()
-	}
-	o.done = o.done[:0]
+	o.answerDone()
 	o.pending = o.pending[1:]
 }
 
 func (o *orderer) orderLocked(r *request) stop {
 	o.s.mu.Lock()
 	defer o.s.mu.Unlock()
-	if o.s.segs.active == nil {
-		return stopRoll
-	}
 	return o.orderOne(r, true)
 }
 
@@ -119,12 +113,7 @@ func (o *orderer) roll(r *request) error {
 	if o.keptOut(r) {
 		return o.endEmergency()
 	}
-	need := segment.HeaderSize + int64(r.size) + indexReserve
-	for i := range r.txn.Do {
-		if r.txn.Do[i].kind == opAppend {
-			need += indexReservePerBatch
-		}
-	}
+	need := segment.HeaderSize + int64(r.size) + indexReserve + int64(r.txn.batches())*indexReservePerBatch
 	need += need/16 + 64 // the part that is kept for transactions that make room
 	if a := s.segs.active; a != nil && a.firstSeq == 0 {
 		return o.enlarge(a, need)

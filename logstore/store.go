@@ -37,7 +37,6 @@ type Store struct {
 	diskFull   atomic.Bool                   // no segment file could be made
 	stuck      atomic.Pointer[DiskFullError] // a write waits for room
 
-	order    *orderer
 	groups   chan *group      // from the ordering to the writing goroutine
 	spare    chan *group      // and back, to be filled again
 	prepare  chan struct{}    // ask for the next segment file

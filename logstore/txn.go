@@ -42,6 +42,16 @@ type Txn struct {
 	Wait Durability
 }
 
+// batches is how many batches the transaction appends.
+func (t *Txn) batches() (n int) {
+	for i := range t.Do {
+		if t.Do[i].kind == opAppend {
+			n++
+		}
+	}
+	return n
+}
+
 type conditionKind uint8
 
 const (

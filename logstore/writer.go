@@ -32,9 +32,7 @@ func (w *writer) run() {
 	go func() {
 		defer close(answered)
 		for rs := range w.answers {
-			for _, r := range rs {
-				r.finish()
-			}
+			finishAll(rs)
 		}
 	}()
 	w.timer = time.NewTimer(time.Hour)
@@ -146,9 +144,7 @@ func (w *writer) sync() {
 
 func (w *writer) answer(rs []*request) {
 	if len(rs) <= answerInline {
-		for _, r := range rs {
-			r.finish()
-		}
+		finishAll(rs)
 		return
 	}
 	w.answers <- append([]*request(nil), rs...)

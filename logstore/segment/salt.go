@@ -5,7 +5,7 @@ import "io"
 // FindSalt finds out the salt of a segment whose header is damaged, from two entries that follow one another and agree on it, or from the first one if there is only
 // one and accept, which looks at its batches, takes it. The entries lie before end.
 func FindSalt(r io.ReaderAt, end int64, accept func(*Entry) bool) (salt uint32, found bool, err error) {
-	s := NewScanner(r, HeaderSize, end)
+	s := NewScanner(r, 0, HeaderSize, end)
 	if salt, found, err = s.onlyEntry(accept); found || err != nil {
 		return salt, found, err
 	}

@@ -12,9 +12,7 @@ import (
 // Scanner reads the entries of a segment file one after another, as recovery and `polylog check` do.
 // It is used by one goroutine.
 type Scanner struct {
-	// Salt is that of the segment's header; it is set before the first entry is read.
-	Salt uint32
-
+	salt uint32 // of the segment's header
 	r    io.ReaderAt
 	pos  uint32 // of the next entry
 	end  int64  // of the file, or of the entries if it is sealed
@@ -25,10 +23,10 @@ type Scanner struct {
 // scanChunk is how much is read at a time: large enough that a read call costs nothing beside its bytes.
 const scanChunk = 1 << 20
 
-// NewScanner scans the entries of r from position pos (HeaderSize for the first) and never reads at or beyond end, nor beyond 4 GiB, where no
+// NewScanner scans the entries of r, a file with this salt in its header, from position pos (HeaderSize for the first) and never reads at or beyond end, nor beyond 4 GiB, where no
 // segment reaches and positions end.
-func NewScanner(r io.ReaderAt, pos uint32, end int64) *Scanner {
-	return &Scanner{r: r, pos: pos, end: min(end, math.MaxUint32), from: pos}
+func NewScanner(r io.ReaderAt, salt, pos uint32, end int64) *Scanner {
+	return &Scanner{r: r, salt: salt, pos: pos, end: min(end, math.MaxUint32), from: pos}
 }
 
 // Pos is the position of the entry that the next call of Next will read.
@@ -56,7 +54,7 @@ func (s *Scanner) Next() (Entry, error) {
 			return Entry{}, err
 		}
 	}
-	e, err := ParseEntry(b, s.Salt)
+	e, err := ParseEntry(b, s.salt)
 	if err != nil {
 		return Entry{}, err
 	}
@@ -115,13 +113,13 @@ func (s *Scanner) Resync(after uint64, accept func(*Entry) bool) (bool, error) {
 		if b, err = s.window(EntryHeaderSize + metaLen); err != nil {
 			return false, err
 		}
-		if len(b) < EntryHeaderSize+metaLen || impliedSalt(b, metaLen) != s.Salt {
+		if len(b) < EntryHeaderSize+metaLen || impliedSalt(b, metaLen) != s.salt {
 			continue
 		}
 		if b, err = s.window(size); err != nil {
 			return false, err
 		}
-		if e, err := ParseEntry(b, s.Salt); err == nil {
+		if e, err := ParseEntry(b, s.salt); err == nil {
 			e.Pos = s.pos
 			if accept(&e) {
 				return true, nil

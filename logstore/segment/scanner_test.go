@@ -22,7 +22,7 @@ func entriesFile(room int, entries ...[]byte) (file []byte, at []uint32) {
 }
 
 func scanner(file []byte) *Scanner {
-	return NewScanner(bytes.NewReader(file), HeaderSize, int64(len(file)))
+	return NewScanner(bytes.NewReader(file), 0, HeaderSize, int64(len(file)))
 }
 
 func takeAny(*Entry) bool { return true }
@@ -66,7 +66,7 @@ func TestScannerNeverReadsBeyondTheEndItWasGiven(t *testing.T) {
 	file, at := entriesFile(0, entry(1, 0, KindTxn, nil, make([]byte, 500)), entry(2, 0, KindTxn, nil, make([]byte, 500)))
 	for end := int64(at[1]); end <= int64(len(file)); end++ {
 		limit := &limitedReader{t: t, r: bytes.NewReader(file), end: end}
-		s := NewScanner(limit, HeaderSize, end)
+		s := NewScanner(limit, 0, HeaderSize, end)
 		_, err := s.Next()
 		must(t, err)
 		_, err = s.Next()
@@ -191,7 +191,7 @@ func TestResyncSkipsZerosQuickly(t *testing.T) {
 		file, _ := entriesFile(0, []byte("no entry"))
 		f := &sparse{head: file, fill: fill}
 		began := time.Now()
-		if found, err := NewScanner(f, HeaderSize, size).Resync(0, takeAny); found || err != nil {
+		if found, err := NewScanner(f, 0, HeaderSize, size).Resync(0, takeAny); found || err != nil {
 			t.Fatalf("found %v, %v", found, err)
 		}
 		return time.Since(began), f
@@ -219,7 +219,7 @@ func TestResyncThroughNoiseDoesNotReadItOverAndOver(t *testing.T) {
 	const noise = 256 << 10
 	f := &sparse{head: randomBytes(random(t), noise)}
 	began := time.Now()
-	found, err := NewScanner(f, HeaderSize, 128<<20).Resync(1000, takeAny)
+	found, err := NewScanner(f, 0, HeaderSize, 128<<20).Resync(1000, takeAny)
 	if found || err != nil {
 		t.Fatalf("found %v, %v", found, err)
 	}
@@ -243,7 +243,7 @@ func TestPositionsDoNotWrapInFilesThatAreTooLarge(t *testing.T) {
 	t.Parallel()
 	f := endless{entry(1, 0, KindTxn, nil, make([]byte, 1<<20))}
 	const before = 1<<32/(1<<20) - 20
-	s := NewScanner(f, HeaderSize+uint32(before*len(f.entry)), 1<<40)
+	s := NewScanner(f, 0, HeaderSize+uint32(before*len(f.entry)), 1<<40)
 	n := 0
 	for ; ; n++ {
 		if n > 30 {
@@ -271,7 +271,7 @@ func (f failingReader) ReadAt([]byte, int64) (int, error) { return 0, f.err }
 func TestDiskErrorsAreNotTakenForDamage(t *testing.T) {
 	t.Parallel()
 	broken := errors.New("broken disk")
-	s := NewScanner(failingReader{broken}, HeaderSize, 1000)
+	s := NewScanner(failingReader{broken}, 0, HeaderSize, 1000)
 	if _, err := s.Next(); !errors.Is(err, broken) || errors.Is(err, ErrBadEntry) {
 		t.Errorf("Next: %v", err)
 	}

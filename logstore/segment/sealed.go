@@ -151,7 +151,7 @@ func OpenSealed(r io.ReaderAt, size int64) (*Sealed, error) {
 		return nil, ErrNotSealed
 	}
 	var t [TrailerSize]byte
-	if err := readFull(r, t[:], size-TrailerSize); err != nil {
+	if err := ReadFull(r, t[:], size-TrailerSize); err != nil {
 		return nil, err
 	}
 	if [8]byte(t[:8]) != trailerMagic {
@@ -171,7 +171,7 @@ func OpenSealed(r io.ReaderAt, size int64) (*Sealed, error) {
 		return nil, fmt.Errorf("%w: sections at %d, %d, %d do not fit a file of %d bytes", ErrBadIndex, s.DataEnd, dirPos, bmPos, size)
 	}
 	buf := make([]byte, bmPos+bmLen-dirPos)
-	if err := readFull(r, buf, dirPos); err != nil {
+	if err := ReadFull(r, buf, dirPos); err != nil {
 		return nil, err
 	}
 	dir, bm := buf[:bmPos-dirPos], buf[bmPos-dirPos:]
@@ -286,7 +286,7 @@ func (c *Cursor) Next() (Loc, error) {
 			c.buf = make([]byte, max(int(b.size), blockTarget+64))
 		}
 		p := c.buf[:b.size]
-		if err := readFull(c.r, p, int64(b.pos)); err != nil {
+		if err := ReadFull(c.r, p, int64(b.pos)); err != nil {
 			return Loc{}, err
 		}
 		if got := Checksum(p); got != b.crc {
@@ -343,7 +343,8 @@ func decodeLoc(b []byte, prev *Loc, first bool) (l Loc, n int) {
 	return l, n
 }
 
-func readFull(r io.ReaderAt, p []byte, off int64) error {
+// ReadFull fills p from position off, or fails.
+func ReadFull(r io.ReaderAt, p []byte, off int64) error {
 	n, err := r.ReadAt(p, off)
 	if n == len(p) {
 		return nil

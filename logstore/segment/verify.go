@@ -34,7 +34,7 @@ func (s *Sealed) Verify(r io.ReaderAt, size int64, locs []Loc) error {
 	}
 	var t [TrailerSize]byte
 	trailer := size - TrailerSize
-	if err := readFull(r, t[:], trailer); err != nil {
+	if err := ReadFull(r, t[:], trailer); err != nil {
 		return err
 	}
 	if dir := binary.LittleEndian.Uint32(t[44:]); dir != end {
@@ -121,7 +121,7 @@ func DamagedTrailer(r io.ReaderAt, size int64) error {
 		return nil
 	}
 	var t [TrailerSize]byte
-	if err := readFull(r, t[:], size-TrailerSize); err != nil {
+	if err := ReadFull(r, t[:], size-TrailerSize); err != nil {
 		return nil
 	}
 	magic := t[:8:8]
