@@ -89,6 +89,7 @@ type checker struct {
 	damagedFiles map[string]bool // what is live and nowhere may have been in them
 	rebuilt      int64           // bytes of indexes made anew in memory
 	uncovered    bool            // there were too many of them
+	missed       bool            // a file was reported as missing, with the live records in it
 }
 
 func (c *checker) run() error {
@@ -114,6 +115,7 @@ func (c *checker) run() error {
 	if err := c.checkCoverage(); err != nil {
 		return err
 	}
+	c.checkEnd()
 	if err := c.measure(); err != nil {
 		return err
 	}

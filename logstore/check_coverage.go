@@ -71,6 +71,7 @@ func (c *checker) checkCoverage() error {
 			file, _ := place(l)
 			twice.add(file, l)
 		})
+	c.missed = len(missing) > 0
 	for _, m := range missing {
 		c.report.problem(m.file, 0, "it is missing, with %v", m)
 	}

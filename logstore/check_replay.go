@@ -51,7 +51,7 @@ func (c *checker) checkCheckpoints(names []string) error {
 		return nil
 	}
 	newest := good[n-1]
-	c.CheckpointSeq = newest.id.seq
+	c.CheckpointSeq, c.completeFrom = newest.id.seq, newest.id.seq
 	if n == 1 {
 		return c.takeUp(newest)
 	}
@@ -63,6 +63,7 @@ func (c *checker) checkCheckpoints(names []string) error {
 		}
 		return c.takeUp(newest)
 	}
+	c.completeFrom = older.id.seq
 	c.line.from, c.line.ahead = older.id.seq, &newest
 	return c.takeUp(older)
 }

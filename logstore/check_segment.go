@@ -98,9 +98,9 @@ func (c *checker) checkBadHeader(i int, g *foundSegment) (unused bool, err error
 	return false, nil
 }
 
-// checkChain sees that the segment follows the one before. Files whose entries the newest checkpoint has may be gone: cleaning takes them away.
+// checkChain sees that the segment follows the one before. Files whose entries the older checkpoint has may be gone: cleaning takes them away.
 func (c *checker) checkChain(i int, g *foundSegment) {
-	prev, known := g.header.PrevSeq, max(c.CheckpointSeq, c.lastSeq)
+	prev, known := g.header.PrevSeq, max(c.completeFrom, c.lastSeq)
 	switch {
 	case prev < c.lastSeq:
 		c.report.problem(g.name, 0, "it follows entry %d, but the segment before it ends with entry %d", prev, c.lastSeq)
@@ -122,6 +122,15 @@ func (c *checker) checkChain(i int, g *foundSegment) {
 		c.report.problem(g.name, 0, "it was cleaned up to entry %d, but the newest good checkpoint ends at %d: a checkpoint is lost", g.header.LastSeq, c.CheckpointSeq)
 	}
 	c.interrupt(why)
+}
+
+// checkEnd sees that the log reaches to its newest checkpoint.
+func (c *checker) checkEnd() {
+	n := len(c.found)
+	if !c.endsEarly() || c.missed || n > 0 && c.damagedFiles[c.found[n-1].name] {
+		return // it does, or the reason was told
+	}
+	c.report.problem(c.dir, 0, "%s", c.endMissing())
 }
 
 // missingBefore names the file that may have been between the segment and the one before, or nothing.

@@ -95,8 +95,8 @@ func (r *recovery) run() error {
 			return err
 		}
 	}
-	if r.lastSeq < r.CheckpointSeq && r.completeFrom < r.CheckpointSeq {
-		if err := r.endMissing(); err != nil {
+	if r.endsEarly() {
+		if err := r.drop(Damage{File: r.dir, What: r.endMissing()}); err != nil {
 			return err
 		}
 	}
@@ -110,10 +110,14 @@ func (r *recovery) run() error {
 	return r.fs.SyncDir(r.dir)
 }
 
-// endMissing is the verdict on a log that ends before its checkpoint although nothing after the checkpoint before that was cleaned.
-func (r *recovery) endMissing() error {
-	return r.drop(Damage{File: r.dir, What: fmt.Sprintf("the checkpoint knows entries up to %d, but the last one in the segment files is %d: a segment file, or the end of one, is missing",
-		r.CheckpointSeq, r.lastSeq)})
+// endsEarly reports whether the log ends before its checkpoint, although nothing after the checkpoint before that was cleaned.
+func (r *recovery) endsEarly() bool {
+	return r.lastSeq < r.CheckpointSeq && r.completeFrom < r.CheckpointSeq
+}
+
+func (r *recovery) endMissing() string {
+	return fmt.Sprintf("the checkpoint knows entries up to %d, but the last one in the segment files is %d: a segment file, or the end of one, is missing",
+		r.CheckpointSeq, r.lastSeq)
 }
 
 // drop is what becomes of damage: a repair takes note of it and goes on, all others end with it as their error.

@@ -252,3 +252,41 @@ func TestAMissingSegmentIsNoticedAtTheStart(t *testing.T) {
 		mustClose(t, s)
 	}
 }
+
+// What Open refuses, the check reports: also a missing file in which nothing but keys was set.
+func TestTheCheckReportsAMissingFileWithoutRecords(t *testing.T) {
+	t.Parallel()
+	m := vfs.NewMem()
+	s := openMem(t, m, func(o *Options) { o.CheckpointBytes = 1 << 30 })
+	mustCommit(t, s, Put("first", nil))
+	if err := s.Checkpoint(); err != nil {
+		t.Fatal(err)
+	}
+	for i := range 200 {
+		mustCommit(t, s, Put("k", make([]byte, 1000+i)))
+	}
+	mustClose(t, s)
+	names, err := m.List("d")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range names {
+		if _, _, ok := parseSegmentName(name); !ok {
+			continue
+		}
+		broken := m.Snapshot()
+		if err := broken.Remove("d/" + name); err != nil {
+			t.Fatal(err)
+		}
+		if report := mustCheck(t, broken); report.OK() {
+			t.Errorf("without %s the check finds nothing wrong", name)
+		}
+		if _, err := Open(Options{Dir: "d", FS: broken, SegmentBytes: minSegmentBytes}); !errors.As(err, new(*CorruptError)) {
+			t.Errorf("without %s opening gave %v", name, err)
+		}
+		mustClose(t, openMem(t, broken, func(o *Options) { o.Repair = true }))
+		if report := mustCheck(t, broken); !report.OK() {
+			t.Errorf("without %s, after the repair: %v", name, report.Problems)
+		}
+	}
+}
