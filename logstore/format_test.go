@@ -127,18 +127,7 @@ func makeGolden(t *testing.T) map[string][]byte {
 			mustClose(t, s)
 		}
 	}
-	files := map[string][]byte{}
-	names, err := disk.List("d")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, name := range names {
-		b, err := disk.Contents("d/" + name)
-		if err != nil {
-			t.Fatal(err)
-		}
-		files[name] = b
-	}
+	files := files(t, disk)
 	mustClose(t, s)
 	if b, is := files[lockName]; !is || len(b) > 0 {
 		t.Fatalf("the lock file has %d bytes", len(b))
@@ -328,15 +317,7 @@ func TestSecondReaderReadsWhatRandomLivesLeave(t *testing.T) {
 			m.commit(Txn{Do: []Op{op}})
 		}
 		mustClose(t, s)
-		names, err := disk.List("d")
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, name := range names {
-			b, err := disk.Contents("d/" + name)
-			if err != nil {
-				t.Fatal(err)
-			}
+		for name, b := range files(t, disk) {
 			switch filepath.Ext(name) {
 			case ".seg":
 				tellSegment(b)
