@@ -83,7 +83,7 @@ func putCheckpoint(t *testing.T, disk *vfs.Mem, id checkpointID, st *state) {
 func simpleLog(t *testing.T, n int, closed bool) *vfs.Mem {
 	t.Helper()
 	disk := vfs.NewMem()
-	s := openMem(t, disk, func(o *Options) { o.CheckpointBytes = 1 << 30 })
+	s := openMem(t, disk, func(o *Options) { o.checkpointsByHand = true })
 	id := newShard(t, s, "the shard")
 	for i := range n {
 		mustCommit(t, s, AppendBatch(id, batchOf(int64(i), fmt.Sprintf("%01000d", i), "x", "y")))

@@ -28,23 +28,10 @@ type grownLog struct {
 // two checkpoints of different entries; else the disk is as it is while the store runs, with transactions behind the newest checkpoint.
 func growLog(t testing.TB, seed uint64, closed bool) *grownLog {
 	t.Helper()
-	for {
-		l := growOnce(t, seed, closed)
-		ids := checkpointIDs(withSuffix(t, l.disk, checkpointSuffix))
-		newest := ids[len(ids)-1]
-		if closed && ids[0].seq < newest.seq || !closed && newest.seq < l.seq {
-			return l
-		}
-		seed += 1 << 32 // cleaning, which takes its time, wanted a checkpoint at the very end
-	}
-}
-
-func growOnce(t testing.TB, seed uint64, closed bool) *grownLog {
-	t.Helper()
 	r := rand.New(rand.NewPCG(seed, 2))
 	l := &grownLog{disk: vfs.NewMem(), m: newModel()}
 	g := &txns{r: r, builder: record.NewBuilder(), big: true}
-	s := openMem(t, l.disk, func(o *Options) { o.CheckpointBytes = 1 << 30 })
+	s := openMem(t, l.disk, func(o *Options) { o.checkpointsByHand = true })
 	for i := range 700 {
 		txn := g.txn(l.m)
 		txn.Do = slices.DeleteFunc(txn.Do, func(o Op) bool {

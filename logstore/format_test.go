@@ -106,7 +106,7 @@ func makeGolden(t *testing.T) map[string][]byte {
 	var s *Store
 	for life, txns := range goldenLives() {
 		s = openMem(t, disk, func(o *Options) {
-			o.CheckpointBytes = 1 << 30 // only by Close
+			o.checkpointsByHand = true
 			o.salt = func() uint32 { return 0xb0a710ad }
 			if life == 2 {
 				o.Sync = SyncOS // so it is certain how far each entry is ahead of what is synced

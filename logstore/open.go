@@ -84,9 +84,12 @@ func (s *Store) start() error {
 			return errors.Join(err, s.Close()) // Close ends the goroutines
 		}
 	}
-	s.tasks.Add(2)
-	go s.checkpointLoop()
+	s.tasks.Add(1)
 	go s.cleaner.run()
+	if !s.opts.checkpointsByHand {
+		s.tasks.Add(1)
+		go s.checkpointLoop()
+	}
 	s.checkpoints.wake()
 	if s.follower != nil {
 		s.follower.start()

@@ -66,6 +66,8 @@ type Options struct {
 
 	// salt draws the salt of a segment's entries. Nobody who sends messages can know it. Tests of the format set it.
 	salt func() uint32
+	// checkpointsByHand leaves out the checkpoints that nobody asked for, save the one of Close. Tests set it where it matters what the checkpoints cover.
+	checkpointsByHand bool
 }
 
 const (

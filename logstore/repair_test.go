@@ -118,13 +118,7 @@ func TestRepairPutsMisnamedFilesInOrder(t *testing.T) {
 			t.Parallel()
 			disk := whole.Snapshot()
 			c.do(t, disk)
-			if s, err := Open(Options{Dir: "d", FS: disk}); err == nil {
-				mustClose(t, s)
-				t.Error("it was opened without a repair")
-			}
-			if r := mustCheck(t, disk); r.OK() {
-				t.Error("the check finds nothing")
-			}
+			wantRefused(t, disk)
 			s := openMem(t, disk, func(o *Options) { o.Repair = true })
 			if r := s.Recovery; len(r.Damage) == 0 || !strings.Contains(r.Damage[0].What, c.what) || len(r.Lost) > 0 {
 				t.Errorf("the repair says %+v", r)
@@ -133,10 +127,7 @@ func TestRepairPutsMisnamedFilesInOrder(t *testing.T) {
 				t.Errorf("%d records are read, want 900", len(got))
 			}
 			mustClose(t, s)
-			if r := mustCheck(t, disk); !r.OK() {
-				t.Errorf("after the repair: %v", r.Problems)
-			}
-			mustClose(t, openMem(t, disk))
+			wantRepaired(t, disk)
 		})
 	}
 }
@@ -162,11 +153,7 @@ func TestRepairWithoutCheckpoints(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if s, err := Open(Options{Dir: "d", FS: disk}); err == nil {
-		mustClose(t, s)
-		t.Error("it was opened without a repair")
-	}
-	if r := mustCheck(t, disk); r.OK() || !strings.Contains(r.Problems[0].What, "a checkpoint is lost") {
+	if r := wantRefused(t, disk); !r.OK() && !strings.Contains(r.Problems[0].What, "a checkpoint is lost") {
 		t.Errorf("the check finds %v", r.Problems)
 	}
 	s = openMem(t, disk, func(o *Options) { o.Repair = true })
@@ -175,10 +162,7 @@ func TestRepairWithoutCheckpoints(t *testing.T) {
 	}
 	newShard(t, s, "from after the repair")
 	mustClose(t, s)
-	if r := mustCheck(t, disk); !r.OK() {
-		t.Errorf("after the repair: %v", r.Problems)
-	}
-	mustClose(t, openMem(t, disk))
+	wantRepaired(t, disk)
 }
 
 func TestOpenPassesOverCheckpointsUnderTheNameOfOthers(t *testing.T) {
@@ -204,38 +188,59 @@ func TestOpenPassesOverCheckpointsUnderTheNameOfOthers(t *testing.T) {
 	}
 }
 
+// withoutEachSegment calls f with copies of a disk, in each of which another segment is missing.
+func withoutEachSegment(t *testing.T, m *vfs.Mem, f func(name string, broken *vfs.Mem)) {
+	t.Helper()
+	for _, name := range withSuffix(t, m, segmentSuffix) {
+		broken := m.Snapshot()
+		if err := broken.Remove("d/" + name); err != nil {
+			t.Fatal(err)
+		}
+		f(name, broken)
+	}
+}
+
+// wantRefused fails the test unless a start without a repair refuses the disk as damaged, and the check finds damage too. It returns what that found.
+func wantRefused(t *testing.T, disk *vfs.Mem) *Report {
+	t.Helper()
+	s, err := Open(Options{Dir: "d", FS: disk, SegmentBytes: minSegmentBytes})
+	if err == nil {
+		mustClose(t, s)
+	}
+	if !errors.As(err, new(*CorruptError)) {
+		t.Errorf("opening without a repair gave %v", err)
+	}
+	r := mustCheck(t, disk)
+	if r.OK() {
+		t.Error("the check finds nothing")
+	}
+	return r
+}
+
+// wantRepaired fails the test unless the check finds nothing, and a start needs no repair.
+func wantRepaired(t *testing.T, disk *vfs.Mem) {
+	t.Helper()
+	if r := mustCheck(t, disk); !r.OK() {
+		t.Errorf("after the repair: %v", r.Problems)
+	}
+	mustClose(t, openMem(t, disk))
+}
+
 // A file that is missing is noticed at the start, also when the newest checkpoint covers what was in it, and a repair says what is lost with it.
 func TestAMissingSegmentIsNoticedAtTheStart(t *testing.T) {
 	t.Parallel()
 	m := vfs.NewMem()
-	s := openMem(t, m, func(o *Options) { o.CheckpointBytes = 1 << 30 })
+	s := openMem(t, m, func(o *Options) { o.checkpointsByHand = true })
 	sh := newShard(t, s, "q")
 	if err := s.Checkpoint(); err != nil {
 		t.Fatal(err)
 	}
 	fill(t, s, sh, 200, 1)
 	mustClose(t, s)
-	names, err := m.List("d")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, name := range names {
-		if _, _, ok := parseSegmentName(name); !ok {
-			continue
-		}
-		broken := m.Snapshot()
-		if err := broken.Remove("d/" + name); err != nil {
-			t.Fatal(err)
-		}
-		var corrupt *CorruptError
-		if _, err := Open(Options{Dir: "d", FS: broken, SegmentBytes: minSegmentBytes}); !errors.As(err, &corrupt) {
-			t.Errorf("without %s opening gave %v", name, err)
-		}
-		s, err := Open(Options{Dir: "d", FS: broken, SegmentBytes: minSegmentBytes, Repair: true})
-		if err != nil {
-			t.Errorf("without %s the repair gave %v", name, err)
-			continue
-		}
+	withoutEachSegment(t, m, func(name string, broken *vfs.Mem) {
+		t.Log("without", name)
+		wantRefused(t, broken)
+		s := openMem(t, broken, func(o *Options) { o.Repair = true })
 		lost := map[int64]bool{}
 		for _, l := range s.Recovery.Lost {
 			for o := l.From; o < l.To; o++ {
@@ -247,27 +252,18 @@ func TestAMissingSegmentIsNoticedAtTheStart(t *testing.T) {
 			t.Fatal(err)
 		}
 		if len(lost) == 0 || len(got)+len(lost) != 200 {
-			t.Errorf("without %s: %d records are left and %d are reported lost, of 200", name, len(got), len(lost))
+			t.Errorf("%d records are left and %d are reported lost, of 200", len(got), len(lost))
 		}
 		mustClose(t, s)
-	}
+		wantRepaired(t, broken)
+	})
 }
 
-// What Open refuses, the check reports, and nothing else: also a missing file in which nothing but keys was set.
+// What Open refuses, the check reports: also a missing file in which nothing but keys was set.
 func TestTheCheckReportsAMissingFileWithoutRecords(t *testing.T) {
 	t.Parallel()
-	// The cleaner may ask for another checkpoint while the store closes. Then no start needs the files, and the disk is made anew.
-	for range 100 {
-		if checkWithoutEachFile(t, diskWithKeysOnly(t)) > 0 {
-			return
-		}
-	}
-	t.Error("on none of 100 disks did a start need a file")
-}
-
-func diskWithKeysOnly(t *testing.T) *vfs.Mem {
 	m := vfs.NewMem()
-	s := openMem(t, m, func(o *Options) { o.CheckpointBytes = 1 << 30 })
+	s := openMem(t, m, func(o *Options) { o.checkpointsByHand = true })
 	mustCommit(t, s, Put("first", nil))
 	if err := s.Checkpoint(); err != nil {
 		t.Fatal(err)
@@ -276,40 +272,10 @@ func diskWithKeysOnly(t *testing.T) *vfs.Mem {
 		mustCommit(t, s, Put("k", make([]byte, 1000+i)))
 	}
 	mustClose(t, s)
-	return m
-}
-
-// checkWithoutEachFile takes each segment away in turn, compares the check with a start, and returns how often the start refused.
-func checkWithoutEachFile(t *testing.T, m *vfs.Mem) (refused int) {
-	names, err := m.List("d")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, name := range names {
-		if _, _, ok := parseSegmentName(name); !ok {
-			continue
-		}
-		broken := m.Snapshot()
-		if err := broken.Remove("d/" + name); err != nil {
-			t.Fatal(err)
-		}
-		report := mustCheck(t, broken)
-		s, err := Open(Options{Dir: "d", FS: broken, SegmentBytes: minSegmentBytes})
-		if err == nil {
-			mustClose(t, s)
-			if !report.OK() {
-				t.Errorf("without %s a start works, the check reports %v", name, report.Problems)
-			}
-			continue
-		}
-		refused++
-		if report.OK() || !errors.As(err, new(*CorruptError)) {
-			t.Errorf("without %s the check finds %v, opening gave %v", name, report.Problems, err)
-		}
+	withoutEachSegment(t, m, func(name string, broken *vfs.Mem) {
+		t.Log("without", name)
+		wantRefused(t, broken)
 		mustClose(t, openMem(t, broken, func(o *Options) { o.Repair = true }))
-		if report := mustCheck(t, broken); !report.OK() {
-			t.Errorf("without %s, after the repair: %v", name, report.Problems)
-		}
-	}
-	return refused
+		wantRepaired(t, broken)
+	})
 }

@@ -35,7 +35,7 @@ func atSeal(t *testing.T, r *rand.Rand, checkpoint bool) (*vfs.Mem, []Shard) {
 		}
 		return nil
 	})
-	s := openMem(t, fault, func(o *Options) { o.CheckpointBytes = 1 << 30 })
+	s := openMem(t, fault, func(o *Options) { o.checkpointsByHand = true })
 	var shards []Shard
 	for i := range 20 {
 		shards = append(shards, newShard(t, s, fmt.Sprint(i)))
