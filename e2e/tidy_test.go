@@ -43,11 +43,12 @@ var importRules = []importRule{
 	{"viewlayer/group", []string{"viewlayer/message", "viewlayer/topic", "viewlayer/exchange", "logstore"}},
 	{"viewlayer/session", []string{"viewlayer/message", "viewlayer/topic", "viewlayer/exchange", "logstore"}},
 	{"cluster", []string{"logstore"}},
-	{"logstore", []string{"logstore/segment", "logstore/record", "logstore/vfs"}},
+	{"logstore", []string{"logstore/segment", "logstore/record", "logstore/vfs", "logstore/seed"}},
 	{"logstore/logbench", []string{"logstore"}},
-	{"logstore/segment", []string{"logstore/record", "logstore/vfs"}},
-	{"logstore/record", nil},
-	{"logstore/vfs", nil},
+	{"logstore/segment", []string{"logstore/record", "logstore/vfs", "logstore/seed"}},
+	{"logstore/record", []string{"logstore/seed"}},
+	{"logstore/vfs", []string{"logstore/seed"}},
+	{"logstore/seed", nil},
 }
 
 // outsideRules name packages of others that only some folders may import.
@@ -58,6 +59,9 @@ var outsideRules = []struct {
 	{"net/http", []string{"gateway", "e2e"}},
 	{"github.com/nats-io", []string{"cluster", "e2e"}},
 }
+
+// forTests is the package that brings the test framework along, so that only tests may import it.
+const forTests = module + "/logstore/seed"
 
 // pureFiles are the state machine of the log: the same transactions make the same state on every node, so nothing in them may depend on
 // where or when they run. They must exist, or the rule would hold by guarding nothing.
@@ -195,6 +199,9 @@ func importsAgainstTheOrder(s *source) []string {
 				if below(p, o.pkg) && !belowAny(f.dir, o.in) {
 					found = append(found, fmt.Sprintf("%s imports %s, which only %s may", f.name, p, strings.Join(o.in, ", ")))
 				}
+			}
+			if p == forTests && !f.isTest {
+				found = append(found, fmt.Sprintf("%s imports %s, which only tests may", f.name, p))
 			}
 			if !below(p, module) {
 				continue

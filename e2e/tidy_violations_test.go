@@ -53,6 +53,10 @@ func TestChecksFindViolations(t *testing.T) {
 			"logstore/vfs/a.go":     imports("vfs", "polylog/logstore"),
 			"logstore/record/a.go":  imports("record", "polylog/logstore/vfs"),
 		}, []string{"record/a.go imports polylog/logstore/vfs", "segment/a.go imports polylog/logstore;", "vfs/a.go imports polylog/logstore;"}},
+		{"seeds are for tests", importsAgainstTheOrder, map[string]string{
+			"logstore/a.go":      imports("logstore", "polylog/logstore/seed"),
+			"logstore/a_test.go": imports("logstore", "polylog/logstore/seed"),
+		}, []string{"logstore/a.go imports polylog/logstore/seed, which only tests may"}},
 		{"a view knows no gateway, protocol or cluster", importsAgainstTheOrder, map[string]string{
 			"viewlayer/topic/a.go": imports("topic", "polylog/gateway", "polylog/protocols/kafka", "polylog/cluster"),
 		}, []string{"imports polylog/gateway", "imports polylog/protocols/kafka", "imports polylog/cluster"}},

@@ -2,13 +2,11 @@ package logstore
 
 import (
 	"math/rand/v2"
-	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"testing"
-	"time"
 
+	"polylog/logstore/seed"
 	"polylog/logstore/segment"
 )
 
@@ -23,12 +21,9 @@ func rounds(n int) int {
 // TestCheckFindsEveryFlippedByte flips a random byte in a random file of a log that was closed. POLYLOG_SEED repeats one run.
 func TestCheckFindsEveryFlippedByte(t *testing.T) {
 	t.Parallel()
-	seed := uint64(time.Now().UnixNano())
-	if v, err := strconv.ParseUint(os.Getenv("POLYLOG_SEED"), 10, 64); err == nil {
-		seed = v
-	}
-	r := rand.New(rand.NewPCG(seed, 4))
-	l := growLog(t, seed, true)
+	of := seed.Of(t)
+	r := rand.New(rand.NewPCG(of, 4))
+	l := growLog(t, of, true)
 	all := files(t, l.disk)
 	delete(all, lockName)
 	delete(all, reserveName) // means nothing
@@ -52,7 +47,7 @@ func TestCheckFindsEveryFlippedByte(t *testing.T) {
 			l.repair(t, disk)
 		}
 		if t.Failed() {
-			t.Fatalf("round %d; repeat with: POLYLOG_SEED=%d go test -run TestCheckFindsEveryFlippedByte ./logstore", i, seed)
+			t.Fatalf("round %d", i)
 		}
 	}
 }
@@ -78,12 +73,9 @@ func provenIn(all map[string][]byte, names []string, file string, pos int64) (se
 // on the disk, or where nothing is.
 func TestCheckTakesDamageForATornTailOnlyAtTheEnd(t *testing.T) {
 	t.Parallel()
-	seed := uint64(time.Now().UnixNano())
-	if v, err := strconv.ParseUint(os.Getenv("POLYLOG_SEED"), 10, 64); err == nil {
-		seed = v
-	}
-	r := rand.New(rand.NewPCG(seed, 5))
-	l := growLog(t, seed, false)
+	of := seed.Of(t)
+	r := rand.New(rand.NewPCG(of, 5))
+	l := growLog(t, of, false)
 	names := withSuffix(t, l.disk, segmentSuffix)
 	all := files(t, l.disk)
 	found := 0
@@ -113,7 +105,7 @@ func TestCheckTakesDamageForATornTailOnlyAtTheEnd(t *testing.T) {
 			}
 		}
 		if t.Failed() {
-			t.Fatalf("round %d; repeat with: POLYLOG_SEED=%d go test -run TestCheckTakesDamageForATornTailOnlyAtTheEnd ./logstore", i, seed)
+			t.Fatalf("round %d", i)
 		}
 	}
 	if found == 0 {

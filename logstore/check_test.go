@@ -10,9 +10,9 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"polylog/logstore/record"
+	"polylog/logstore/seed"
 	"polylog/logstore/vfs"
 )
 
@@ -212,8 +212,7 @@ func TestCheckSaysWhyThereIsNothingToCheck(t *testing.T) {
 
 func TestCheckOfAKilledStoreIsGoodAndSeesWhatOpenSees(t *testing.T) {
 	t.Parallel()
-	seed := uint64(time.Now().UnixNano())
-	r := rand.New(rand.NewPCG(seed, 3))
+	r := seed.Rand(t)
 	killed := growLog(t, 2, false)
 	for i := range rounds(60) {
 		kind := vfs.CrashKind(i % 4)
@@ -232,7 +231,7 @@ func TestCheckOfAKilledStoreIsGoodAndSeesWhatOpenSees(t *testing.T) {
 			t.Errorf("%v: after an orderly end: %v, notes %q", kind, report.Problems, report.Notes)
 		}
 		if t.Failed() {
-			t.Fatalf("seed %d, round %d", seed, i)
+			t.Fatalf("round %d", i)
 		}
 	}
 }

@@ -12,18 +12,15 @@ import (
 	"time"
 
 	"polylog/logstore/record"
+	"polylog/logstore/seed"
 	"polylog/logstore/vfs"
 )
-
-// seedsThatFailed are seeds that found a bug once; they run first, for ever.
-var seedsThatFailed = []uint64{}
 
 // TestEveryCrashLeavesAWholePrefix runs random transactions against a naive model, with crashes at random operations of the disk. After each,
 // every durable transaction is there whole, none is there by half, and the state is that of the transactions up to some point. POLYLOG_SEED repeats one
 // history, POLYLOG_SEEDS runs that many.
 func TestEveryCrashLeavesAWholePrefix(t *testing.T) {
 	t.Parallel()
-	seeds := append([]uint64(nil), seedsThatFailed...)
 	n := 24
 	if v, err := strconv.Atoi(os.Getenv("POLYLOG_SEEDS")); err == nil {
 		n = v
@@ -31,23 +28,16 @@ func TestEveryCrashLeavesAWholePrefix(t *testing.T) {
 	if testing.Short() {
 		n = 5
 	}
-	base := uint64(time.Now().UnixNano())
-	for i := range n {
-		seeds = append(seeds, base+uint64(i))
-	}
-	if v, err := strconv.ParseUint(os.Getenv("POLYLOG_SEED"), 10, 64); err == nil {
-		seeds = []uint64{v}
-	}
-	for _, seed := range seeds {
-		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+	for _, of := range seed.Draw(n) {
+		t.Run(fmt.Sprint(of), func(t *testing.T) {
 			t.Parallel()
-			h := &history{t: t, r: rand.New(rand.NewPCG(seed, 1)), disk: vfs.NewMem(), m: newModel(), hashes: map[uint64]uint64{}}
+			seed.Tell(t, of)
+			h := &history{t: t, r: rand.New(rand.NewPCG(of, 1)), disk: vfs.NewMem(), m: newModel(), hashes: map[uint64]uint64{}}
 			h.gen = &txns{r: h.r, builder: record.NewBuilder(), big: h.r.IntN(2) == 0}
 			h.policy = []SyncPolicy{SyncAlways, SyncAlways, SyncInterval, SyncOS}[h.r.IntN(4)]
 			for range 6 {
 				h.life()
 				if t.Failed() {
-					t.Logf("repeat with: POLYLOG_SEED=%d go test -run TestEveryCrashLeavesAWholePrefix ./logstore", seed)
 					return
 				}
 			}

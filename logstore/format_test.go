@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"polylog/logstore/record"
+	"polylog/logstore/seed"
 	"polylog/logstore/vfs"
 )
 
@@ -296,7 +297,7 @@ func TestDigestChainsAllThatWasAppended(t *testing.T) {
 // What the store writes in random lives, with indexes of several blocks, is read by the second reader too.
 func TestSecondReaderReadsWhatRandomLivesLeave(t *testing.T) {
 	t.Parallel()
-	r := random(t)
+	r := seed.Rand(t)
 	disk := vfs.NewMem()
 	gen, m := &txns{r: r, builder: record.NewBuilder()}, newModel()
 	seen := map[string]int{}

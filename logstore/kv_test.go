@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"polylog/logstore/seed"
 )
 
 // kvContent is all that a map holds, as scan gives it.
@@ -26,7 +28,7 @@ func kvContent(t *testing.T, k *kv) map[string]string {
 
 func TestKeyValueSnapshotsAreNotChanged(t *testing.T) {
 	t.Parallel()
-	r := random(t)
+	r := seed.Rand(t)
 	type view struct {
 		k    kv
 		want map[string]string

@@ -4,6 +4,8 @@ import (
 	"math/rand/v2"
 	"slices"
 	"testing"
+
+	"polylog/logstore/seed"
 )
 
 // naiveSet is a set of offsets as one would write it first.
@@ -68,7 +70,7 @@ func checkOffsetSet(t *testing.T, r *rand.Rand, s *offsetSet, n naiveSet, limit 
 
 func TestOffsetSetIsTheNaiveSet(t *testing.T) {
 	t.Parallel()
-	r := random(t)
+	r := seed.Rand(t)
 	for range 20 {
 		limit := int64(1) << (2 + r.IntN(11))
 		s, n := newOffsetSet(0), naiveSet{}
@@ -99,7 +101,7 @@ func TestOffsetSetIsTheNaiveSet(t *testing.T) {
 
 func TestNilOffsetSetIsEmpty(t *testing.T) {
 	t.Parallel()
-	checkOffsetSet(t, random(t), nil, naiveSet{}, 1000)
+	checkOffsetSet(t, seed.Rand(t), nil, naiveSet{}, 1000)
 }
 
 // A record may be held for as long as millions behind it are acknowledged, so the search over them must not look at each.

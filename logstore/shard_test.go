@@ -4,6 +4,8 @@ import (
 	"maps"
 	"slices"
 	"testing"
+
+	"polylog/logstore/seed"
 )
 
 // tableContent is what a shard table holds, by number.
@@ -31,7 +33,7 @@ func tableContent(t *testing.T, table *shardTable) map[Shard]shard {
 // Random changes to a table, with snapshots in between: each snapshot stays as it was, whatever happens to the table or to other snapshots later.
 func TestShardTableSnapshotsAreNotChanged(t *testing.T) {
 	t.Parallel()
-	r := random(t)
+	r := seed.Rand(t)
 	for range 10 {
 		type view struct {
 			table shardTable

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"polylog/logstore/record"
+	"polylog/logstore/seed"
 )
 
 // after is the state that these transactions lead to, each with one operation or more.
@@ -116,7 +117,7 @@ func TestDifferentStatesHaveDifferentHashes(t *testing.T) {
 // Random transactions, applied to a state that is copied now and then and to one that is not; and to one that goes through a checkpoint file.
 func TestSnapshotsAndCheckpointsChangeNoState(t *testing.T) {
 	t.Parallel()
-	r := random(t)
+	r := seed.Rand(t)
 	plain, copied := newState(), newState()
 	type view struct {
 		st   *state

@@ -37,13 +37,7 @@ func lz4With(t testing.TB, p []byte, options ...lz4.Option) []byte {
 	if err := w.Apply(options...); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := w.Write(p); err != nil {
-		t.Fatal(err)
-	}
-	if err := w.Close(); err != nil {
-		t.Fatal(err)
-	}
-	return out.Bytes()
+	return packed(t, w, &out, p)
 }
 
 func zstdWith(t testing.TB, p []byte, options ...zstd.EOption) []byte {
@@ -52,13 +46,7 @@ func zstdWith(t testing.TB, p []byte, options ...zstd.EOption) []byte {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := w.Write(p); err != nil {
-		t.Fatal(err)
-	}
-	if err := w.Close(); err != nil {
-		t.Fatal(err)
-	}
-	return out.Bytes()
+	return packed(t, w, &out, p)
 }
 
 func TestWhatClientsWriteIsRead(t *testing.T) {

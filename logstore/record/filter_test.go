@@ -4,8 +4,9 @@ import (
 	"bytes"
 	"fmt"
 	"math"
-	"math/rand/v2"
 	"testing"
+
+	"polylog/logstore/seed"
 )
 
 // naiveFilter is what Filter must do, told in terms of messages.
@@ -58,8 +59,7 @@ func checkFiltered(t testing.TB, b Batch, before []message, keep func(int64) boo
 
 func TestFilterAgreesWithTheNaiveOne(t *testing.T) {
 	t.Parallel()
-	seed := rand.Uint64()
-	rnd := rand.New(rand.NewPCG(seed, 0))
+	rnd := seed.Rand(t)
 	var s Scratch
 	var dst []byte
 	for round := range 60 {
@@ -76,7 +76,7 @@ func TestFilterAgreesWithTheNaiveOne(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			where := fmt.Sprintf("seed %d, round %d, %s", seed, round, f.name)
+			where := fmt.Sprintf("round %d, %s", round, f.name)
 			t.Run(where, func(t *testing.T) { checkFiltered(t, b, before, keep, out, kept) })
 			if &out.raw[0] != &b.raw[0] {
 				dst = out.Bytes()

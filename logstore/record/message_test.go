@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"errors"
+	"io"
 	"slices"
 	"testing"
 
@@ -113,6 +114,11 @@ func packGzip(t testing.TB, p []byte) []byte {
 	if err != nil {
 		t.Fatal(err)
 	}
+	return packed(t, w, &out, p)
+}
+
+// packed writes p to w, which writes to out, and returns what came out.
+func packed(t testing.TB, w io.WriteCloser, out *bytes.Buffer, p []byte) []byte {
 	if _, err := w.Write(p); err != nil {
 		t.Fatal(err)
 	}

@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"github.com/RoaringBitmap/roaring/v2/roaring64"
+
+	"polylog/logstore/seed"
 )
 
 // bitmaps are sets of every form that the library writes: arrays, bitmaps and runs, with few and many containers, in several upper halves.
@@ -68,7 +70,7 @@ func TestBitmapReadsAsWritten(t *testing.T) {
 
 func TestRandomBitmapsReadAsWritten(t *testing.T) {
 	t.Parallel()
-	r := random(t)
+	r := seed.Rand(t)
 	for range 100 {
 		b := roaring64.New()
 		for range r.IntN(300) {

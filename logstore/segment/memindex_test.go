@@ -5,6 +5,8 @@ import (
 	"math/rand/v2"
 	"slices"
 	"testing"
+
+	"polylog/logstore/seed"
 )
 
 // randomLocs returns the locations of n batches in the order in which they would be written: shards take turns at random, offsets of a shard ascend with gaps
@@ -51,7 +53,7 @@ func probes(locs []Loc) []int64 {
 
 func TestMemIndexFindsWhatANaiveSearchFinds(t *testing.T) {
 	t.Parallel()
-	r := random(t)
+	r := seed.Rand(t)
 	for round := range 12 {
 		n, shards := r.IntN(400), 1+r.IntN(20)
 		if round == 0 {

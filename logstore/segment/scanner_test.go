@@ -9,6 +9,8 @@ import (
 	"slices"
 	"testing"
 	"time"
+
+	"polylog/logstore/seed"
 )
 
 // entriesFile is a file with a header, these entries and room zeros, and the entries' positions.
@@ -29,7 +31,7 @@ func takeAny(*Entry) bool { return true }
 
 func TestScannerReadsAllEntriesAndSaysHowTheyEnd(t *testing.T) {
 	t.Parallel()
-	r := random(t)
+	r := seed.Rand(t)
 	var entries [][]byte
 	for i := range 60 { // some 3 MiB: windows end inside entries
 		kind := []Kind{KindTxn, KindKept}[r.IntN(2)]
@@ -95,7 +97,7 @@ func (l *limitedReader) ReadAt(p []byte, off int64) (int, error) {
 
 func TestResyncFindsTheNextEntryBehindDamage(t *testing.T) {
 	t.Parallel()
-	r := random(t)
+	r := seed.Rand(t)
 	for _, damaged := range []int{1, 400, scanChunk + 1000} { // bytes of the batches of the entry that is damaged
 		file, at := entriesFile(1<<10,
 			entry(1, 0, KindTxn, []byte("one"), randomBytes(r, 100)),
@@ -217,7 +219,7 @@ func TestResyncSkipsZerosQuickly(t *testing.T) {
 func TestResyncThroughNoiseDoesNotReadItOverAndOver(t *testing.T) {
 	t.Parallel()
 	const noise = 256 << 10
-	f := &sparse{head: randomBytes(random(t), noise)}
+	f := &sparse{head: randomBytes(seed.Rand(t), noise)}
 	began := time.Now()
 	found, err := NewScanner(f, 0, HeaderSize, 128<<20).Resync(1000, takeAny)
 	if found || err != nil {

@@ -12,6 +12,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"polylog/logstore/seed"
 )
 
 // sealedFile is a segment file with an index of these batches, whose entries are zeros.
@@ -54,7 +56,7 @@ func walk(c *Cursor) ([]Loc, error) {
 
 func TestSealedIndexAnswersAsANaiveSearchDoes(t *testing.T) {
 	t.Parallel()
-	r := random(t)
+	r := seed.Rand(t)
 	for _, size := range []struct{ n, shards int }{{0, 1}, {1, 1}, {2, 2}, {40, 7}, {3000, 1}, {3000, 2}, {4000, 40}, {5000, 5000}} {
 		t.Run(fmt.Sprintf("%d batches of %d shards", size.n, size.shards), func(t *testing.T) {
 			locs := randomLocs(r, size.n, size.shards)
@@ -121,7 +123,7 @@ func checkFirstBase(t *testing.T, r *rand.Rand, s *Sealed, want []Loc) {
 
 func TestOpenedIndexIsTheOneThatWasBuilt(t *testing.T) {
 	t.Parallel()
-	locs := randomLocs(random(t), 2000, 30)
+	locs := randomLocs(seed.Rand(t), 2000, 30)
 	end := locs[len(locs)-1].Pos + locs[len(locs)-1].Size
 	idx, built := BuildIndex(locs, end, 5, 99)
 	file := append(make([]byte, end), idx...)
@@ -137,7 +139,7 @@ func TestOpenedIndexIsTheOneThatWasBuilt(t *testing.T) {
 
 func TestMinTimePassesOverOldBlocksOnly(t *testing.T) {
 	t.Parallel()
-	r := random(t)
+	r := seed.Rand(t)
 	var locs []Loc
 	for i := range 6000 { // ascending times, with some that are out of order
 		locs = append(locs, Loc{Shard: 1, Base: int64(i), Span: 1, Pos: uint32(HeaderSize + 100*i), Size: 100, MaxTime: int64(1000+i) + r.Int64N(50)})
@@ -181,7 +183,7 @@ func TestBatchesWithoutTimestampsAreFound(t *testing.T) {
 
 func TestEveryFlippedBitOfTheIndexIsFound(t *testing.T) {
 	t.Parallel()
-	file := sealedFile(randomLocs(random(t), 600, 150))
+	file := sealedFile(randomLocs(seed.Rand(t), 600, 150))
 	s := openSealed(t, file)
 	if len(s.blocks) < 2 {
 		t.Fatal("the index has one block only")
@@ -217,7 +219,7 @@ func walkAll(file []byte) error {
 
 func TestUnsealedFilesAreNotTakenForSealed(t *testing.T) {
 	t.Parallel()
-	file := sealedFile(randomLocs(random(t), 20, 3))
+	file := sealedFile(randomLocs(seed.Rand(t), 20, 3))
 	for _, f := range [][]byte{nil, file[:HeaderSize], make([]byte, 1<<16), append(bytes.Clone(file), 0), file[:len(file)-1]} {
 		if err := walkAll(f); !errors.Is(err, ErrNotSealed) {
 			t.Errorf("%d bytes: %v", len(f), err)

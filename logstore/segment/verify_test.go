@@ -6,11 +6,13 @@ import (
 	"math/rand/v2"
 	"slices"
 	"testing"
+
+	"polylog/logstore/seed"
 )
 
 func TestVerifyAcceptsTheIndexOfItsEntries(t *testing.T) {
 	t.Parallel()
-	r := random(t)
+	r := seed.Rand(t)
 	for _, n := range []int{0, 1, 2, 3000} {
 		locs := randomLocs(r, n, 40)
 		file := sealedFile(locs)
@@ -23,7 +25,7 @@ func TestVerifyAcceptsTheIndexOfItsEntries(t *testing.T) {
 
 func TestVerifyFindsEveryDifference(t *testing.T) {
 	t.Parallel()
-	r := random(t)
+	r := seed.Rand(t)
 	locs := sortedLocs(randomLocs(r, 3000, 40))
 	file := sealedFile(locs)
 	if n := len(openSealed(t, file).blocks); n < 3 {
@@ -75,7 +77,7 @@ func TestVerifyFindsEveryDifference(t *testing.T) {
 
 func TestVerifyBlocksReadsAllOfThem(t *testing.T) {
 	t.Parallel()
-	r := random(t)
+	r := seed.Rand(t)
 	file := sealedFile(randomLocs(r, 3000, 40))
 	s := openSealed(t, file)
 	if err := s.VerifyBlocks(bytes.NewReader(file)); err != nil {

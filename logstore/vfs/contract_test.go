@@ -10,6 +10,8 @@ import (
 	"slices"
 	"sync"
 	"testing"
+
+	"polylog/logstore/seed"
 )
 
 // difference describes where two contents begin to differ.
@@ -298,7 +300,7 @@ func TestFreeIsKnown(t *testing.T) {
 // TestFilesAreBytes compares random writes, sizes and reads with a slice.
 func TestFilesAreBytes(t *testing.T) {
 	everyFS(t, func(t *testing.T, fsys FS, dir string) {
-		r := random(t)
+		r := seed.Rand(t)
 		const limit = 3 << 20
 		f := create(t, fsys, filepath.Join(dir, "a"))
 		var model []byte

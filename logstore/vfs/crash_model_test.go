@@ -7,6 +7,8 @@ import (
 	"math/rand/v2"
 	"slices"
 	"testing"
+
+	"polylog/logstore/seed"
 )
 
 // fileHistory is a file and every content it had since it was last synced; the first is durable.
@@ -145,7 +147,7 @@ func keptPrefix(got [][]byte, files []*fileHistory, order []issued) error {
 // TestCrashesLeaveOnlyWhatTheContractAllows changes some files at random and compares what crashes leave with all their past contents.
 func TestCrashesLeaveOnlyWhatTheContractAllows(t *testing.T) {
 	t.Parallel()
-	r := random(t)
+	r := seed.Rand(t)
 	for range 40 {
 		m := NewMem()
 		files := []*fileHistory{{name: "a"}, {name: "b"}, {name: "c"}}
@@ -210,7 +212,7 @@ func checkCrash(t *testing.T, m *Mem, kind CrashKind, files []*fileHistory, orde
 // TestCrashesLeaveOnlyNamesThatWere creates, renames and removes at random. Each file holds its number, so that it is known under every name.
 func TestCrashesLeaveOnlyNamesThatWere(t *testing.T) {
 	t.Parallel()
-	r := random(t)
+	r := seed.Rand(t)
 	pool := []string{"a", "b", "c", "d"}
 	for range 100 {
 		m := NewMem()

@@ -7,11 +7,13 @@ import (
 	"math/rand/v2"
 	"slices"
 	"testing"
+
+	"polylog/logstore/seed"
 )
 
 // outcomes crashes copies of m many times and counts what f tells of them.
 func outcomes(t *testing.T, m *Mem, kind CrashKind, f func(m *Mem) string) map[string]int {
-	r := random(t)
+	r := seed.Rand(t)
 	seen := map[string]int{}
 	for range 500 {
 		seen[f(m.Snapshot().Crash(CrashPlan{Rand: r, Kind: kind}))]++
@@ -144,7 +146,7 @@ func TestAProcessCrashKeepsAllButMakesNothingDurable(t *testing.T) {
 
 func TestWhatAPowerLossLeftIsDurable(t *testing.T) {
 	t.Parallel()
-	r := random(t)
+	r := seed.Rand(t)
 	for range 100 {
 		m := NewMem()
 		write(t, create(t, m, "file"), 100, bytes.Repeat([]byte("x"), 2000))

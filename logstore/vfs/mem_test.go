@@ -10,6 +10,8 @@ import (
 	"sync"
 	"syscall"
 	"testing"
+
+	"polylog/logstore/seed"
 )
 
 // checkSpace compares the sums that a Mem keeps with what is there.
@@ -92,7 +94,7 @@ func TestAFullDiskRefusesAndRecovers(t *testing.T) {
 
 func TestSpaceIsCountedRight(t *testing.T) {
 	t.Parallel()
-	r := random(t)
+	r := seed.Rand(t)
 	for range 8 {
 		m := NewMem()
 		m.SetCapacity(1 << 20)
@@ -243,7 +245,7 @@ func TestOperationsAreCounted(t *testing.T) {
 // TestSnapshotsAndCrashesComeAtAnyTime is for the race detector, and checks that a cut through several files is consistent.
 func TestSnapshotsAndCrashesComeAtAnyTime(t *testing.T) {
 	t.Parallel()
-	r := random(t)
+	r := seed.Rand(t)
 	m := NewMem()
 	var wg sync.WaitGroup
 	t.Cleanup(func() {

@@ -2,26 +2,8 @@ package vfs
 
 import (
 	"bytes"
-	"flag"
-	"math/rand/v2"
 	"testing"
 )
-
-var seedFlag = flag.Uint64("seed", 0, "seed of the random tests; 0 draws one for each")
-
-// random returns the source of a random test, which says how to repeat it if it fails.
-func random(t *testing.T) *rand.Rand {
-	seed := *seedFlag
-	if seed == 0 {
-		seed = rand.Uint64()
-	}
-	t.Cleanup(func() {
-		if t.Failed() {
-			t.Logf("repeat with: go test ./logstore/vfs -run '^%s$' -seed %d", t.Name(), seed)
-		}
-	})
-	return rand.New(rand.NewPCG(seed, 0))
-}
 
 // everyFS runs a test of the contract on each file system, in a directory of its own.
 func everyFS(t *testing.T, f func(t *testing.T, fsys FS, dir string)) {
