@@ -140,6 +140,21 @@ func (s *Store) Live(sh Shard) (int64, error) {
 	return p.live(), nil
 }
 
+// LiveBetween is Live for the records at from <= offset < to.
+func (s *Store) LiveBetween(sh Shard, from, to int64) (int64, error) {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	p := s.st.shards.get(sh)
+	if p == nil {
+		return 0, &UnknownShardError{sh}
+	}
+	from, to = max(from, p.first), min(to, p.next)
+	if from >= to {
+		return 0, nil
+	}
+	return to - from - p.deleted.count(from, to), nil
+}
+
 // Hash returns the sequence number of the last transaction that took effect, and a digest of the state: shards with their bounds, deletions and the checksums of all
 // that was appended, and the key-value map. Two stores that applied the same order have equal hashes. Its cost grows with the state.
 func (s *Store) Hash() (seq, hash uint64) {

@@ -1,0 +1,53 @@
+package queue
+
+import (
+	"encoding/binary"
+	"fmt"
+
+	"polylog/logstore"
+	"polylog/viewlayer/topic"
+)
+
+const (
+	cursorPrefix = "q/"
+	epochPrefix  = "e/"
+)
+
+// cursor is how far the messages of one partition have been taken, as last read. It is only a guess until a transaction with its condition goes through.
+type cursor struct {
+	key string
+	raw []byte // the value that was read; nil: there was none
+	at  int64
+}
+
+func newCursor(id topic.ID, partition int) cursor {
+	return cursor{key: cursorPrefix + string(binary.BigEndian.AppendUint32(id[:], uint32(partition)))}
+}
+
+// read reads the cursor anew.
+func (c *cursor) read(s *logstore.Store) error {
+	raw, ok := s.Get(c.key)
+	if !ok {
+		c.raw, c.at = nil, 0
+		return nil
+	}
+	if len(raw) != 8 {
+		return fmt.Errorf("the cursor %q has %d bytes where 8 are due", c.key, len(raw))
+	}
+	c.raw, c.at = raw, int64(binary.BigEndian.Uint64(raw))
+	return nil
+}
+
+// unchanged is the condition that the cursor is still as it was read.
+func (c *cursor) unchanged() logstore.Condition {
+	if c.raw == nil {
+		return logstore.KeyAbsent(c.key)
+	}
+	return logstore.KeyIs(c.key, c.raw)
+}
+
+// move is the operation that moves the cursor, and moved what the cursor is after that.
+func (c *cursor) move(to int64) (logstore.Op, cursor) {
+	raw := binary.BigEndian.AppendUint64(nil, uint64(to))
+	return logstore.Put(c.key, raw), cursor{c.key, raw, to}
+}

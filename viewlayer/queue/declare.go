@@ -1,0 +1,346 @@
+package queue
+
+import (
+	"context"
+	"errors"
+
+	"polylog/logstore"
+	"polylog/viewlayer/message"
+	"polylog/viewlayer/topic"
+)
+
+// Declaration is what a client says of a queue that shall be there.
+type Declaration struct {
+	Namespace, Name string
+	Passive         bool // it is there already, whatever it is like
+	Durable         bool
+	Exclusive       bool
+	AutoDelete      bool
+	ServerNamed     bool // the name was drawn by the broker, and may have its prefix
+	Arguments       message.Table
+	Owner           string // the connection; of an exclusive queue, its owner
+}
+
+// Status is what a declaration is answered with.
+type Status struct {
+	Name             string
+	Ready, Consumers int64
+}
+
+// Declare makes a queue, or sees that it is there with the same properties. A queue is a topic of one partition and policy Delete; one that Kafka made is declared
+// as a durable queue without arguments. Errors: *topic.UnknownError (passive), *LockedError, *InequivalentError, *ArgumentError, *InternalError,
+// *topic.NameError (also for names that only the broker gives), or the store's.
+func (v *View) Declare(ctx context.Context, d Declaration) (Status, error) {
+	for {
+		t, err := v.topics.Find(d.Namespace, d.Name)
+		var unknown *topic.UnknownError
+		if errors.As(err, &unknown) && !d.Passive {
+			t, err = v.create(ctx, d)
+			var there *topic.ExistsError
+			if errors.As(err, &there) {
+				continue
+			}
+		}
+		if err != nil {
+			return Status{}, err
+		}
+		if err := usable(t, d.Owner); err != nil {
+			return Status{}, err
+		}
+		if !d.Passive {
+			if err := d.matches(t); err != nil {
+				return Status{}, err
+			}
+		}
+		q, err := v.queue(t)
+		if err != nil {
+			return Status{}, err
+		}
+		ready, err := q.Ready()
+		var gone *GoneError
+		if errors.As(err, &gone) {
+			continue
+		}
+		return Status{Name: t.Name, Ready: ready, Consumers: q.Consumers()}, err
+	}
+}
+
+func (v *View) create(ctx context.Context, d Declaration) (*topic.Topic, error) {
+	if !d.ServerNamed {
+		if err := topic.CheckAMQPName(d.Name); err != nil {
+			return nil, err
+		}
+	}
+	if _, err := parseRules(d.Name, d.Arguments, v.requeue); err != nil {
+		return nil, err
+	}
+	if err := d.consistent(); err != nil {
+		return nil, err
+	}
+	s := topic.Spec{
+		Namespace: d.Namespace, Name: d.Name, Partitions: 1, AckPolicy: topic.Delete, Durable: d.Durable, AutoDelete: d.AutoDelete,
+		Hidden: d.Exclusive || d.AutoDelete || d.ServerNamed,
+	}
+	if d.Exclusive {
+		s.Owner = d.Owner
+	}
+	if !d.Arguments.IsEmpty() {
+		s.Arguments = d.Arguments.Bytes()
+	}
+	return v.topics.Create(ctx, s)
+}
+
+// matches returns an *InequivalentError unless the topic is what the declaration says.
+func (d *Declaration) matches(t *topic.Topic) error {
+	differs := func(property, has, wanted string) error {
+		return &InequivalentError{Namespace: t.Namespace, Name: t.Name, Property: property, Has: has, Wanted: wanted}
+	}
+	for _, p := range []struct {
+		name        string
+		has, wanted bool
+	}{{"durable", t.Durable, d.Durable}, {"auto_delete", t.AutoDelete, d.AutoDelete}, {"exclusive", t.Owner != "", d.Exclusive}} {
+		if p.has != p.wanted {
+			return differs(p.name, yes(p.has), yes(p.wanted))
+		}
+	}
+	var has message.Table
+	if t.Arguments != nil {
+		var err error
+		if has, _, err = message.ParseTable(t.Arguments); err != nil {
+			return err
+		}
+	}
+	if name, a, b, differ := firstDifference(has, d.Arguments); differ {
+		return differs(name, a, b)
+	}
+	return nil
+}
+
+func yes(b bool) string {
+	if b {
+		return "true"
+	}
+	return "false"
+}
+
+// firstDifference names an argument that two declarations disagree about.
+func firstDifference(has, wanted message.Table) (name, a, b string, differ bool) {
+	for _, t := range []message.Table{wanted, has} {
+		for it := t.Fields(); it.Next(); {
+			n := string(it.Field().Name)
+			x, _ := has.Get(n)
+			y, _ := wanted.Get(n)
+			if !x.Equal(y) {
+				return n, valueText(x), valueText(y), true
+			}
+		}
+	}
+	return "", "", "", false
+}
+
+// Purge deletes the messages that wait, and returns how many there were. Those that are out stay.
+func (v *View) Purge(ctx context.Context, namespace, name, owner string) (int64, error) {
+	q, err := v.Find(namespace, name, owner)
+	if err != nil {
+		return 0, err
+	}
+	return q.purge(ctx)
+}
+
+func (q *Queue) purge(ctx context.Context) (int64, error) {
+	q = q.lock()
+	defer q.taking.Unlock()
+	q.taker.ahead = q.taker.ahead[:0]
+	n := int64(0)
+	for part := range q.parts {
+		for {
+			k, err := q.purgePart(ctx, part)
+			if errors.Is(err, logstore.ErrConflict) {
+				continue
+			}
+			if err != nil {
+				return n, q.goneOr(err)
+			}
+			n += k
+			break
+		}
+	}
+	return n, nil
+}
+
+// purgePart deletes what waits in a partition; it returns a *logstore.ConflictError if somebody took from it meanwhile.
+func (q *Queue) purgePart(ctx context.Context, part int) (int64, error) {
+	p, s := &q.parts[part], q.v.store
+	if err := p.cursor.read(s); err != nil {
+		return 0, err
+	}
+	_, next, err := s.Bounds(p.shard)
+	if err != nil {
+		return 0, err
+	}
+	next = max(next, p.cursor.at)
+	n, err := s.LiveBetween(p.shard, p.cursor.at, next)
+	if err != nil {
+		return 0, err
+	}
+	q.mu.Lock()
+	returned := q.returned[part].drop()
+	q.mu.Unlock()
+	move, moved := p.cursor.move(next)
+	txn := logstore.Txn{If: []logstore.Condition{p.cursor.unchanged()}, Do: []logstore.Op{move}}
+	ranges := []logstore.Range{{From: p.cursor.at, To: next}}
+	var records []logstore.Range
+	for _, r := range returned {
+		txn.If = append(txn.If, logstore.Live(q.v.index, r.rec))
+		records = append(records, logstore.Range{From: r.rec, To: r.rec + 1})
+		for _, sp := range r.spans {
+			live, err := s.LiveBetween(p.shard, sp.first, sp.end)
+			if err != nil {
+				return 0, err
+			}
+			n += live
+			ranges = append(ranges, logstore.Range{From: sp.first, To: sp.end})
+		}
+	}
+	if len(records) > 0 {
+		txn.Do = append(txn.Do, logstore.Delete(q.v.index, mergeRanges(records)...))
+	}
+	if ranges = nonEmpty(ranges); len(ranges) > 0 && !q.retains() {
+		txn.Do = append(txn.Do, logstore.Delete(p.shard, mergeRanges(ranges)...))
+	}
+	if _, err := s.Commit(ctx, txn); err != nil {
+		q.comeBack(part, returned)
+		return 0, err
+	}
+	p.cursor, p.read, p.from = moved, true, moved.at
+	return n, nil
+}
+
+func nonEmpty(rs []logstore.Range) []logstore.Range {
+	some := rs[:0]
+	for _, r := range rs {
+		if r.From < r.To {
+			some = append(some, r)
+		}
+	}
+	return some
+}
+
+// Delete deletes a queue and returns how many messages waited in it; a queue that is not there is no error. It returns an *InUseError or *NotEmptyError if it should be
+// deleted only when unused or empty, and is not; *LockedError, *InternalError or the store's error.
+func (v *View) Delete(ctx context.Context, namespace, name, owner string, ifUnused, ifEmpty bool) (int64, error) {
+	q, err := v.Find(namespace, name, owner)
+	var unknown *topic.UnknownError
+	if errors.As(err, &unknown) {
+		return 0, nil
+	}
+	if err != nil {
+		return 0, err
+	}
+	if ifUnused && q.Consumers() > 0 {
+		return 0, &InUseError{namespace, name}
+	}
+	ready, err := q.Ready()
+	if err != nil {
+		return 0, err
+	}
+	if ifEmpty && ready > 0 {
+		return 0, &NotEmptyError{namespace, name}
+	}
+	return ready, v.deleteTopic(ctx, q.t)
+}
+
+// deleteTopic deletes a queue's topic, unless that has happened already.
+func (v *View) deleteTopic(ctx context.Context, t *topic.Topic) error {
+	err := v.topics.Delete(ctx, t)
+	var unknown *topic.UnknownError
+	if errors.As(err, &unknown) {
+		return nil
+	}
+	return err
+}
+
+// OwnerGone deletes the exclusive queues of a connection that has ended.
+func (v *View) OwnerGone(ctx context.Context, namespace, owner string) error {
+	ts, err := v.topics.List(namespace)
+	if err != nil {
+		return err
+	}
+	for _, t := range ts {
+		if t.Owner == owner && owner != "" {
+			err = errors.Join(err, v.deleteTopic(ctx, t))
+		}
+	}
+	return err
+}
+
+// Deleting implements topic.Dependent: the cursors go with the topic, and so do its index records, as far as this node knows them.
+func (v *View) Deleting(t *topic.Topic) []logstore.Op {
+	ops := make([]logstore.Op, 0, len(t.Shards)+1)
+	for i := range t.Shards {
+		ops = append(ops, logstore.Remove(newCursor(t.ID, i).key))
+	}
+	return ops
+}
+
+// Deleted implements topic.Dependent: consumers are told.
+func (v *View) Deleted(t *topic.Topic) {
+	v.mu.Lock()
+	q := v.queues[t.ID]
+	delete(v.queues, t.ID)
+	v.mu.Unlock()
+	if q == nil {
+		return
+	}
+	q.mu.Lock()
+	q.gone = true
+	consumers := q.consumers
+	q.consumers = nil
+	var records []logstore.Range
+	for i := range q.returned {
+		for _, r := range q.returned[i].drop() {
+			records = append(records, logstore.Range{From: r.rec, To: r.rec + 1})
+		}
+	}
+	q.mu.Unlock()
+	q.nudge()
+	for _, c := range consumers {
+		c.sub.Sink.Cancelled("the queue was deleted")
+	}
+	v.forget(q, records)
+}
+
+// forget takes the index records of a deleted queue away. They mean nothing any more; a crash before that leaves them to the next start.
+func (v *View) forget(q *Queue, records []logstore.Range) {
+	ctx := context.Background()
+	if len(records) > 0 {
+		txn := logstore.Txn{Do: []logstore.Op{logstore.Delete(v.index, mergeRanges(records)...)}, Wait: logstore.Relaxed}
+		if _, err := v.store.Commit(ctx, txn); err != nil {
+			v.logf("deleting the index records of queue '%s': %v", q.t.Name, err)
+		}
+	}
+	v.mu.Lock()
+	holders := make([]*Holder, 0, len(v.holders))
+	for h := range v.holders {
+		holders = append(holders, h)
+	}
+	v.mu.Unlock()
+	for _, h := range holders {
+		if err := h.leave(ctx, q); err != nil {
+			v.logf("deleting the claims on queue '%s': %v", q.t.Name, err)
+		}
+	}
+}
+
+// leave ends the holder's claims on a queue that was deleted.
+func (h *Holder) leave(ctx context.Context, q *Queue) error {
+	h.acting.Lock()
+	defer h.acting.Unlock()
+	var of []*claim
+	for _, c := range h.all() {
+		if c.q == q {
+			of = append(of, c)
+		}
+	}
+	return h.end(ctx, touchAll(of), &settlement{discard: true})
+}

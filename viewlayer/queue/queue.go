@@ -1,0 +1,163 @@
+package queue
+
+import (
+	"errors"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"polylog/logstore"
+	"polylog/viewlayer/topic"
+)
+
+// Placement is where a message goes that comes back.
+type Placement uint8
+
+const (
+	// Original leaves it at its offset. It is served before what waits behind it.
+	Original Placement = iota
+	// Tail appends it at the end, so that the others pass a message that keeps failing.
+	Tail
+)
+
+// Queue is a topic in the eyes of those who take its messages away. It is made when it is used first; what is in it lies in the log.
+type Queue struct {
+	v        *View
+	t        *topic.Topic
+	rules    rules
+	infix    []byte // of its index records
+	indexKey []byte
+
+	out atomic.Int64 // messages claimed and not settled, on this node
+
+	// taking is held by who takes messages on this node, so that takers of one node do not run into each other's conflicts. It guards parts and taker.
+	taking sync.Mutex
+	parts  []partition
+	taker  taker
+	turn   int // the consumer, and the partition, to begin with
+	// retired says that the view has forgotten this Queue, since nothing was going on in it; another one may be in its place.
+	retired bool
+
+	mu        sync.Mutex // after taking; held for a few instructions
+	consumers []*Consumer
+	returned  []returnedSet // for each partition
+	gone      bool
+	running   bool // a goroutine serves the consumers
+	had       bool // it had a consumer once
+
+	wake chan struct{} // holds one token: there may be something to do for the consumers
+}
+
+// partition is where the taking from one partition stands.
+type partition struct {
+	shard  logstore.Shard
+	cursor cursor
+	read   bool // the cursor was read
+	// from is where reading goes on: everything between the cursor and it is deleted.
+	from int64
+}
+
+// rules are what a queue's declaration says of it.
+type rules struct {
+	placement Placement
+	timeout   time.Duration // how long a message may be held; 0: for ever
+	limit     int64         // a message that failed more often is dropped; negative: never
+	counted   bool          // deliveries show the count of failures
+}
+
+func newQueue(v *View, t *topic.Topic) (*Queue, error) {
+	r, err := rulesOf(t, v.requeue)
+	if err != nil {
+		return nil, err
+	}
+	q := &Queue{
+		v: v, t: t, rules: r, infix: infix(t), indexKey: indexKey(t), parts: make([]partition, len(t.Shards)), returned: make([]returnedSet, len(t.Shards)),
+		wake: make(chan struct{}, 1),
+	}
+	for i, sh := range t.Shards {
+		q.parts[i] = partition{shard: sh, cursor: newCursor(t.ID, i)}
+	}
+	return q, nil
+}
+
+// Topic returns the topic that the queue is a view of.
+func (q *Queue) Topic() *topic.Topic { return q.t }
+
+// Counted tells whether deliveries shall show how often a message failed, as quorum queues do.
+func (q *Queue) Counted() bool { return q.rules.counted }
+
+func (q *Queue) retains() bool { return q.t.AckPolicy == topic.Retain }
+
+// nudge makes the dispatching goroutine look again.
+func (q *Queue) nudge() {
+	select {
+	case q.wake <- struct{}{}:
+	default:
+	}
+}
+
+// Ready returns how many messages wait: neither settled nor out.
+func (q *Queue) Ready() (int64, error) {
+	q = q.lock()
+	defer q.taking.Unlock()
+	return q.ready()
+}
+
+func (q *Queue) ready() (n int64, err error) {
+	for i := range q.parts {
+		p := &q.parts[i]
+		var live int64
+		if q.retains() {
+			if err = p.cursor.read(q.v.store); err == nil {
+				live, err = q.v.store.LiveBetween(p.shard, p.cursor.at, maxOffset)
+			}
+			q.mu.Lock()
+			live += q.returned[i].size()
+			q.mu.Unlock()
+		} else {
+			live, err = q.v.store.Live(p.shard)
+		}
+		if err != nil {
+			return 0, q.goneOr(err)
+		}
+		n += live
+	}
+	if !q.retains() {
+		n -= q.out.Load()
+	}
+	return max(n, 0), nil
+}
+
+const maxOffset = 1<<63 - 1
+
+// goneOr tells a deleted queue from other errors.
+func (q *Queue) goneOr(err error) error {
+	var unknown *logstore.UnknownShardError
+	if errors.As(err, &unknown) && unknown.Shard != q.v.index {
+		return &GoneError{q.t.Namespace, q.t.Name}
+	}
+	return err
+}
+
+// Consumers returns how many consumers this node has.
+func (q *Queue) Consumers() int64 {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return int64(len(q.consumers))
+}
+
+// lock locks the taking lock of the Queue that is in this one's place, and returns that.
+func (q *Queue) lock() *Queue {
+	for {
+		q.taking.Lock()
+		if !q.retired {
+			return q
+		}
+		q.taking.Unlock()
+		now, err := q.v.queue(q.t)
+		if err != nil {
+			panic("a queue's declaration became wrong: " + err.Error()) // it was right before, and never changes
+		}
+		q = now
+	}
+}

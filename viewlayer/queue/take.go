@@ -1,0 +1,447 @@
+package queue
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"polylog/logstore"
+	"polylog/logstore/record"
+)
+
+const (
+	// readBytes is how much is read from the log at a time. It bounds what a queue that is being read keeps in memory.
+	readBytes = 256 << 10
+	// takeMax bounds the messages of one take. More would not make a claim noticeably cheaper, and lets other takers wait longer.
+	takeMax = 1024
+)
+
+// Delivery is a message that was taken. What it points to is valid during the call that it is passed to.
+type Delivery struct {
+	Lease       Lease // zero without acknowledgement
+	Queue       *Queue
+	Record      record.Record
+	Timestamp   int64 // Unix ms
+	Offset      int64
+	Partition   int32
+	Acquired    uint32 // how often it came back to the queue
+	Failed      uint32 // how often because of a rejection or a lost client
+	Redelivered bool
+}
+
+// item is a message that was read and not taken yet.
+type item struct {
+	rec              record.Record
+	ts, offset       int64
+	acquired, failed uint32
+}
+
+// taker is the memory of a queue's takers. Queue.taking guards it.
+type taker struct {
+	buf     logstore.Buffer
+	scratch []*record.Scratch // one for each compressed batch in ahead
+	ahead   []item            // read from partition part, behind its cursor; the end of space
+	space   []item
+	part    int
+
+	back struct { // for what has come back, so that ahead stays
+		buf     logstore.Buffer
+		scratch record.Scratch
+		items   []item
+	}
+
+	grants     []grant
+	w          entryWriter
+	spans      []span
+	ranges     []logstore.Range
+	deliveries []Delivery
+
+	used bool // since the last call of rest
+}
+
+// rest lets go of the memory of a queue in which nothing was taken since the last call.
+func (t *taker) rest() {
+	if !t.used && len(t.ahead) == 0 {
+		*t = taker{}
+	}
+	t.used = false
+}
+
+// grant is who gets messages of a take: a consumer with credit, or a Get.
+type grant struct {
+	h     *Holder
+	c     *Consumer // nil for Get
+	sink  Sink
+	noAck bool
+	n     int   // for how many messages there is credit
+	items []int // which of the taken messages are for it
+	claim *claim
+}
+
+// hasSome reports whether there is, or may be, a message to take.
+func (q *Queue) hasSome() (bool, error) {
+	if len(q.taker.ahead) > 0 {
+		return true, nil
+	}
+	q.mu.Lock()
+	for i := range q.returned {
+		if !q.returned[i].isEmpty() {
+			q.mu.Unlock()
+			return true, nil
+		}
+	}
+	q.mu.Unlock()
+	for i := range q.parts {
+		p := &q.parts[i]
+		if err := p.load(q.v.store); err != nil {
+			return false, err
+		}
+		first, next, err := q.v.store.Bounds(p.shard)
+		if err != nil {
+			return false, q.goneOr(err)
+		}
+		if max(first, p.from) < next {
+			return true, nil
+		}
+	}
+	return false, nil
+}
+
+// load reads the cursor if it was not read yet.
+func (p *partition) load(s *logstore.Store) error {
+	if p.read {
+		return nil
+	}
+	if err := p.cursor.read(s); err != nil {
+		return err
+	}
+	p.read, p.from = true, max(p.from, p.cursor.at)
+	return nil
+}
+
+// take gives messages to those who have q.taker.grants, and reports how many. It does not return an error and messages. The taking lock is held.
+func (q *Queue) take(ctx context.Context) (int, error) {
+	want := 0
+	for i := range q.taker.grants {
+		want += q.taker.grants[i].n
+	}
+	want = min(want, takeMax)
+	for i := range q.parts {
+		part := (q.turn + i) % len(q.parts)
+		if n, err := q.takeReturned(ctx, part, want); n > 0 || err != nil {
+			return n, err
+		}
+	}
+	for i := range q.parts {
+		part := (q.turn + i) % len(q.parts)
+		if len(q.taker.ahead) > 0 {
+			part = q.taker.part // what was read is served before another partition is read
+		}
+		if n, err := q.takeFresh(ctx, part, want); n > 0 || err != nil {
+			return n, err
+		}
+	}
+	return 0, nil
+}
+
+// takeFresh takes from behind the cursor.
+func (q *Queue) takeFresh(ctx context.Context, part, want int) (int, error) {
+	p, t := &q.parts[part], &q.taker
+	for {
+		if err := p.load(q.v.store); err != nil {
+			return 0, err
+		}
+		if err := q.fill(part); err != nil {
+			return 0, q.goneOr(err)
+		}
+		items := t.ahead[:min(want, len(t.ahead))]
+		if len(items) == 0 {
+			return 0, nil
+		}
+		q.deal(len(items))
+		move, moved := p.cursor.move(items[len(items)-1].offset + 1)
+		// The message's condition holds off a take from a queue that was deleted, cursor and all, since it was read.
+		txn := logstore.Txn{
+			If:   []logstore.Condition{p.cursor.unchanged(), logstore.Live(p.shard, items[0].offset)},
+			Do:   []logstore.Op{move},
+			Wait: logstore.Relaxed,
+		}
+		t.w.reset()
+		_, err := q.commitTake(ctx, txn, part, items, true)
+		if errors.Is(err, logstore.ErrConflict) {
+			// Another node was quicker, or the messages were deleted by retention.
+			q.v.counts.conflicts.Add(1)
+			p.read, t.ahead = false, t.ahead[:0]
+			continue
+		}
+		if err != nil {
+			return 0, q.goneOr(err)
+		}
+		p.cursor, p.from = moved, moved.at
+		n := q.hand(part, items)
+		t.ahead = t.ahead[len(items):]
+		return n, nil
+	}
+}
+
+// fill reads what lies behind the cursor, unless something was read that has not been taken.
+func (q *Queue) fill(part int) error {
+	p, t := &q.parts[part], &q.taker
+	if len(t.ahead) > 0 {
+		return nil
+	}
+	t.part, t.ahead = part, t.space[:0]
+	for len(t.ahead) == 0 {
+		chunk, more, err := readFrom(q.v.store, p.shard, p.from, readBytes, &t.buf)
+		if err != nil {
+			return fmt.Errorf("reading queue '%s': %w", q.t.Name, err)
+		}
+		if !more {
+			break
+		}
+		compressed, size := 0, 0
+		for _, b := range chunk.Batches {
+			s := (*record.Scratch)(nil)
+			if b.Codec() != record.None {
+				if size > readBytes {
+					break // a small batch can hold much: read it with the next piece
+				}
+				if compressed == len(t.scratch) {
+					t.scratch = append(t.scratch, &record.Scratch{})
+				}
+				s = t.scratch[compressed]
+				compressed++
+			}
+			it := b.Iter(s)
+			for it.Next() {
+				size += len(it.Record().Value)
+				if it.Offset() >= p.from && !b.Control() {
+					t.ahead = append(t.ahead, newItem(&it))
+				}
+			}
+			if err := it.Err(); err != nil {
+				return fmt.Errorf("reading queue '%s': %w", q.t.Name, err)
+			}
+		}
+		if len(t.ahead) == 0 {
+			p.from = chunk.Next
+		}
+	}
+	t.space = t.ahead
+	return nil
+}
+
+// readFrom reads live records from offset from on; more is false if there are none. What lies before the shard's first offset is passed over, also when the first
+// moves on between looking and reading, as it does when another node settles.
+func readFrom(s *logstore.Store, sh logstore.Shard, from int64, bytes int, buf *logstore.Buffer) (chunk logstore.Chunk, more bool, err error) {
+	for {
+		first, next, err := s.Bounds(sh)
+		if err != nil {
+			return chunk, false, err
+		}
+		if from = max(from, first); from >= next {
+			return logstore.Chunk{Next: from}, false, nil
+		}
+		chunk, err = s.Read(sh, from, bytes, buf)
+		var moved *logstore.OffsetRangeError
+		if errors.As(err, &moved) {
+			continue
+		}
+		return chunk, true, err
+	}
+}
+
+// newItem reads a message's counters along: one that went to the tail brought them.
+func newItem(it *record.Iter) item {
+	i := item{rec: it.Record(), ts: it.Timestamp(), offset: it.Offset()}
+	i.acquired, i.failed = movedCounters(i.rec)
+	return i
+}
+
+// takeReturned takes from what has come back.
+func (q *Queue) takeReturned(ctx context.Context, part, want int) (int, error) {
+	p, t, set := &q.parts[part], &q.taker, &q.returned[part]
+	for {
+		q.mu.Lock()
+		spans, from := set.pick(int64(want))
+		q.mu.Unlock()
+		if len(from) == 0 {
+			return 0, nil
+		}
+		putBack := func(rs []*returnedRecord) {
+			q.mu.Lock()
+			for _, r := range rs {
+				set.add(r)
+			}
+			q.mu.Unlock()
+		}
+		cut, err := q.readBack(p.shard, spans)
+		if err != nil {
+			putBack(from)
+			return 0, q.goneOr(err)
+		}
+		// Records of which nothing could be read at once wait for the next take.
+		used := from[:0:0]
+		for _, r := range from {
+			if r.spans[0].first < cut {
+				used = append(used, r)
+			} else {
+				putBack([]*returnedRecord{r})
+			}
+		}
+		q.deal(len(t.back.items))
+		rest, err := q.commitReturned(ctx, part, used, cut)
+		var conflict *logstore.ConflictError
+		if errors.As(err, &conflict) {
+			q.v.counts.conflicts.Add(1)
+			if i := conflict.Condition; i < len(used) {
+				used = append(used[:i:i], used[i+1:]...) // somebody else took this one
+			}
+			putBack(used)
+			continue
+		}
+		if err != nil {
+			putBack(used)
+			return 0, q.goneOr(err)
+		}
+		putBack(rest)
+		if len(t.back.items) > 0 {
+			return q.hand(part, t.back.items), nil
+		}
+		// All that was picked had been deleted.
+	}
+}
+
+// readBack reads the messages of the spans, as far as one piece of the log has them, into taker.back. cut is the offset up to which that is all of them: what is not
+// there has been deleted.
+func (q *Queue) readBack(sh logstore.Shard, spans []span) (cut int64, err error) {
+	b := &q.taker.back
+	b.items = b.items[:0]
+	end := spans[len(spans)-1].end
+	chunk, more, err := readFrom(q.v.store, sh, spans[0].first, readBytes, &b.buf)
+	if err != nil {
+		return 0, fmt.Errorf("reading queue '%s': %w", q.t.Name, err)
+	}
+	if !more {
+		return end, nil
+	}
+	cut = min(chunk.Next, end)
+	next := 0 // of spans, the one that may have the next offset
+	for i, batch := range chunk.Batches {
+		it := batch.Iter(&b.scratch)
+		for it.Next() {
+			o := it.Offset()
+			for next < len(spans) && spans[next].end <= o {
+				next++
+			}
+			if next < len(spans) && spans[next].first <= o && !batch.Control() {
+				sp := &spans[next]
+				b.items = append(b.items, item{it.Record(), it.Timestamp(), o, sp.acquired, sp.failed})
+			}
+		}
+		if err := it.Err(); err != nil {
+			return 0, fmt.Errorf("reading queue '%s': %w", q.t.Name, err)
+		}
+		if batch.Codec() != record.None && i+1 < len(chunk.Batches) {
+			return min(batch.LastOffset()+1, end), nil // the scratch memory holds one batch
+		}
+	}
+	return cut, nil
+}
+
+// commitReturned puts a take of taker.back.items into the order: used are the records that they are of, up to offset cut. It returns what stays of the records.
+func (q *Queue) commitReturned(ctx context.Context, part int, used []*returnedRecord, cut int64) (rest []*returnedRecord, err error) {
+	t := &q.taker
+	txn := logstore.Txn{Wait: logstore.Relaxed}
+	var gone []logstore.Range
+	for _, r := range used {
+		txn.If = append(txn.If, logstore.Live(q.v.index, r.rec))
+		gone = append(gone, logstore.Range{From: r.rec, To: r.rec + 1})
+	}
+	if items := t.back.items; len(items) > 0 {
+		txn.If = append(txn.If, logstore.Live(q.parts[part].shard, items[0].offset))
+	}
+	txn.Do = append(txn.Do, logstore.Delete(q.v.index, gone...))
+	t.w.reset()
+	for _, r := range used {
+		if stays := spansFrom(r.spans, cut); len(stays) > 0 {
+			rest = append(rest, &returnedRecord{rec: int64(t.w.len()), spans: stays})
+			t.w.returned(q, part, stays, q.v.now().UnixMilli())
+		}
+	}
+	base, err := q.commitTake(ctx, txn, part, t.back.items, false)
+	for _, r := range rest {
+		r.rec += base
+	}
+	return rest, err
+}
+
+// commitTake puts a take into the order, with the claims of those who have grants, whose records follow what is in taker.w. fresh says that the items were neighbours
+// behind the cursor. base is the index topic's offset of the first record of taker.w.
+func (q *Queue) commitTake(ctx context.Context, txn logstore.Txn, part int, items []item, fresh bool) (base int64, err error) {
+	t, at := &q.taker, q.v.now().UnixMilli()
+	t.ranges = t.ranges[:0]
+	for i := range t.grants {
+		g := &t.grants[i]
+		g.claim = nil
+		if len(g.items) == 0 {
+			continue
+		}
+		if g.noAck {
+			for _, k := range g.items {
+				t.ranges = append(t.ranges, logstore.Range{From: items[k].offset, To: items[k].offset + 1})
+			}
+			continue
+		}
+		c := &claim{q: q, part: part, h: g.h, c: g.c, at: at, held: make([]held, 0, len(g.items)), left: len(g.items)}
+		t.spans = t.spans[:0]
+		for j, k := range g.items {
+			it := &items[k]
+			c.held = append(c.held, held{offset: it.offset, acquired: it.acquired, failed: it.failed})
+			t.spans = appendSpan(t.spans, it.offset, it.acquired, it.failed, fresh && j > 0 && g.items[j-1] == k-1)
+		}
+		c.rec = int64(t.w.len())
+		t.w.claim(q, part, t.spans, g.h, at)
+		g.claim = c
+	}
+	if len(t.ranges) > 0 && !q.retains() {
+		txn.Do = append(txn.Do, logstore.Delete(q.parts[part].shard, mergeRanges(t.ranges)...))
+	}
+	if t.w.len() > 0 {
+		op, err := t.w.op(q.v.index)
+		if err != nil {
+			return 0, err
+		}
+		txn.Do = append(txn.Do, op)
+	}
+	res, err := q.v.store.Commit(ctx, txn)
+	if err != nil {
+		return 0, err
+	}
+	if t.w.len() > 0 {
+		base = res.Base(0)
+	}
+	for i := range t.grants {
+		if c := t.grants[i].claim; c != nil {
+			c.rec += base
+			q.out.Add(int64(c.left))
+		}
+	}
+	return base, nil
+}
+
+// mergeRanges joins neighbours, in place.
+func mergeRanges(rs []logstore.Range) []logstore.Range {
+	slices.SortFunc(rs, func(a, b logstore.Range) int { return cmp.Compare(a.From, b.From) })
+	merged := rs[:1]
+	for _, r := range rs[1:] {
+		if last := &merged[len(merged)-1]; last.To == r.From {
+			last.To = r.To
+		} else {
+			merged = append(merged, r)
+		}
+	}
+	return merged
+}
