@@ -309,3 +309,19 @@ func table(pairs ...any) message.Table {
 	}
 	return t
 }
+
+// takeSome takes up to n messages in one go, as a consumer with that much credit does; it may be fewer than there are.
+func (s *stand) takeSome(queue string, h *Holder, n int) []got {
+	s.t.Helper()
+	q := s.find(queue).lock()
+	defer q.taking.Unlock()
+	to := newSink(n)
+	q.taker.grants = q.taker.grants[:0]
+	q.taker.grant(h, nil, to, false, to.Reserve(n))
+	k, err := q.take(context.Background())
+	s.check(err)
+	if k != len(to.got) {
+		s.t.Fatalf("%d messages were taken and %d delivered", k, len(to.got))
+	}
+	return to.got
+}

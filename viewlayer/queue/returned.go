@@ -40,11 +40,7 @@ func (s *returnedSet) pick(n int64) (spans []span, from []*returnedRecord) {
 			from = append(from, r)
 		}
 		sp := r.spans[0]
-		end := min(sp.end, sp.first+n)
-		if len(s.heap) > 0 {
-			// No two records have an offset in common, so the next one's first is behind this one's.
-			end = min(end, s.heap[0].spans[0].first)
-		}
+		end := min(sp.end, sp.first+n) // no other record has an offset within this span
 		spans = append(spans, span{sp.first, end, sp.acquired, sp.failed})
 		n -= end - sp.first
 		if rest := spansFrom(r.spans, end); len(rest) > 0 {
