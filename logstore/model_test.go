@@ -304,6 +304,16 @@ func (m *model) compareShard(s *Store, id Shard, r *rand.Rand) error {
 	if n, err := s.Live(id); err != nil || n != int64(len(sh.live)) {
 		return fmt.Errorf("%d live (%v), want %d", n, err, len(sh.live))
 	}
+	a, b := r.Int64N(next+2)-1, r.Int64N(next+2)
+	between := int64(0)
+	for o := range sh.live {
+		if a <= o && o < b {
+			between++
+		}
+	}
+	if n, err := s.LiveBetween(id, a, b); err != nil || n != between {
+		return fmt.Errorf("%d live from %d to %d (%v), want %d", n, a, b, err, between)
+	}
 	from := first + r.Int64N(next-first+1)
 	got, err := readAll(s, id, from, 1+r.IntN(5000))
 	if err != nil {
