@@ -70,8 +70,12 @@ func (r *request) fail(err error) {
 	r.finish()
 }
 
-// isFreeing reports whether the transaction adds no records: on a full disk such transactions are still taken, for they are what makes room.
+// isFreeing reports whether the transaction adds no records, or few that lead to deletions: on a full disk such transactions are still taken, for they are what
+// makes room.
 func (r *request) isFreeing() bool {
+	if r.txn.MakesRoom && r.size <= makesRoomMax {
+		return true
+	}
 	for i := range r.txn.Do {
 		if k := r.txn.Do[i].kind; k == opAppend || k == opCreateShard {
 			return false

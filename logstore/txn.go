@@ -40,7 +40,13 @@ type Txn struct {
 	If   []Condition
 	Do   []Op
 	Wait Durability
+	// MakesRoom says that what the transaction adds is little and needed to delete more: on a full disk it is taken as a deletion is, from the reserve. It is
+	// heeded up to makesRoomMax bytes.
+	MakesRoom bool
 }
+
+// makesRoomMax is how large an entry may be that adds something and claims to make room, a sixteenth of the smallest segment that stores of the standard size have.
+const makesRoomMax = 64 << 10
 
 // batches is how many batches the transaction appends.
 func (t *Txn) batches() (n int) {

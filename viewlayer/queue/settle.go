@@ -108,7 +108,7 @@ type claimEnd struct {
 
 // plan makes the transaction that ends what is touched of the claims.
 func (h *Holder) plan(claims []*claim, how *settlement) (*ending, error) {
-	e := &ending{h: h, how: how, txn: logstore.Txn{Wait: logstore.Relaxed}, ends: make([]claimEnd, 0, len(claims))}
+	e := &ending{h: h, how: how, txn: logstore.Txn{Wait: logstore.Relaxed, MakesRoom: true}, ends: make([]claimEnd, 0, len(claims))}
 	h.w.reset()
 	h.mover.reset()
 	var records []logstore.Range // of the index topic, to be deleted

@@ -416,6 +416,7 @@ func (q *Queue) commitTake(ctx context.Context, txn logstore.Txn, part int, item
 		}
 		txn.Do = append(txn.Do, op)
 	}
+	txn.MakesRoom = true // a message can leave a full disk only if it can be taken
 	res, err := q.v.store.Commit(ctx, txn)
 	if err != nil {
 		return 0, err
