@@ -31,11 +31,27 @@ func (c *cursor) read(s *logstore.Store) error {
 		c.raw, c.at = nil, 0
 		return nil
 	}
-	if len(raw) != 8 {
-		return fmt.Errorf("the cursor %q has %d bytes where 8 are due", c.key, len(raw))
+	n, err := parseNumber(raw)
+	if err != nil {
+		return fmt.Errorf("the cursor %q: %w", c.key, err)
 	}
-	c.raw, c.at = raw, int64(binary.BigEndian.Uint64(raw))
+	c.raw, c.at = raw, int64(n)
 	return nil
+}
+
+// numberVersion begins the values that are numbers: of a cursor, of an epoch. They are a byte longer than that of a shard's key, so that nobody takes one for the
+// other.
+const numberVersion = 1
+
+func number(n uint64) []byte {
+	return binary.BigEndian.AppendUint64([]byte{numberVersion}, n)
+}
+
+func parseNumber(raw []byte) (uint64, error) {
+	if len(raw) != 9 || raw[0] != numberVersion {
+		return 0, fmt.Errorf("the value %x is no number of version %d", raw, numberVersion)
+	}
+	return binary.BigEndian.Uint64(raw[1:]), nil
 }
 
 // unchanged is the condition that the cursor is still as it was read.
@@ -48,6 +64,6 @@ func (c *cursor) unchanged() logstore.Condition {
 
 // move is the operation that moves the cursor, and moved what the cursor is after that.
 func (c *cursor) move(to int64) (logstore.Op, cursor) {
-	raw := binary.BigEndian.AppendUint64(nil, uint64(to))
+	raw := number(uint64(to))
 	return logstore.Put(c.key, raw), cursor{c.key, raw, to}
 }

@@ -21,8 +21,8 @@
 //
 // The keys and shards it owns:
 //
-//	q/<topic id><partition>   the cursor, 8 bytes big-endian: the offset behind the last one taken; absent: 0
-//	e/<node>                  the node's epoch, 8 bytes big-endian
+//	q/<topic id><partition>   the cursor: the offset behind the last one taken; absent: 0
+//	e/<node>                  the node's epoch
 //	topic __claims            the index topic
 //
 // Start with take.go (from the log to a consumer), then settle.go (how it ends) and requeue.go (how it comes back).

@@ -2,7 +2,6 @@ package queue
 
 import (
 	"context"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"sync"
@@ -119,13 +118,14 @@ func (v *View) newEpoch(ctx context.Context) (uint64, error) {
 		raw, ok := v.store.Get(key)
 		was, epoch := logstore.KeyAbsent(key), uint64(1)
 		if ok {
-			if len(raw) != 8 {
-				return 0, fmt.Errorf("the epoch of node '%s' has %d bytes where 8 are due", v.node, len(raw))
+			last, err := parseNumber(raw)
+			if err != nil {
+				return 0, fmt.Errorf("the epoch of node '%s': %w", v.node, err)
 			}
-			was, epoch = logstore.KeyIs(key, raw), binary.BigEndian.Uint64(raw)+1
+			was, epoch = logstore.KeyIs(key, raw), last+1
 		}
 		_, err := v.store.Commit(ctx, logstore.Txn{
-			If: []logstore.Condition{was}, Do: []logstore.Op{logstore.Put(key, binary.BigEndian.AppendUint64(nil, epoch))},
+			If: []logstore.Condition{was}, Do: []logstore.Op{logstore.Put(key, number(epoch))},
 		})
 		if errors.Is(err, logstore.ErrConflict) {
 			continue

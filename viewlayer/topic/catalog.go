@@ -3,9 +3,10 @@ package topic
 import (
 	"bytes"
 	"context"
-	"encoding/binary"
+	"encoding/hex"
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -76,7 +77,7 @@ func splitKey(key string) (p place, ok bool) {
 }
 
 func shardKey(id ID, partition int) string {
-	return shardPrefix + string(binary.BigEndian.AppendUint32(id[:], uint32(partition)))
+	return shardPrefix + hex.EncodeToString(id[:]) + "/" + strconv.Itoa(partition)
 }
 
 // Find returns the topic of this name, or an *UnknownError. It sees every change that has its place in the order, though the change may not be on the

@@ -9,7 +9,7 @@
 // The keys it owns, with the namespace's length in one byte before the namespace:
 //
 //	t/<namespace><name>          the topic, see encode.go
-//	s/<id><partition>            the number of a partition's shard, put by CreateShard
+//	s/<id in hex>/<partition>    the number of a partition's shard, put by CreateShard
 //	i/<id>                       the key of the topic with this id
 //	k/<namespace><kafka name>    the name behind a Kafka name that is a digest, see name.go
 //
