@@ -23,6 +23,7 @@ type Gathering struct {
 	messages  int
 	bytes     int
 	turn      uint32
+	to        []*record.Builder // where the message goes that is being added
 	ops       []logstore.Op
 }
 
@@ -40,19 +41,36 @@ func (r *Router) NewGathering() *Gathering {
 	return &Gathering{store: r.topics.Store(), byShard: map[logstore.Shard]*gathered{}}
 }
 
-// Add adds a message for the topics that it was routed to; the time is its arrival. The error is that of message.Converter.AppendAMQP, and the message is not added then.
+// FullError means that a gathering has no room for one more message of this size; commit it first.
+type FullError struct{ Bytes int }
+
+func (e *FullError) Error() string {
+	return fmt.Sprintf("the messages that wait to be stored together leave no room for one of %d bytes", e.Bytes)
+}
+
+// framingMax bounds what a record takes beside its body and twice its properties.
+const framingMax = 4 << 10
+
+// Add adds a message for the topics that it was routed to; the time is its arrival. The error is a *FullError, or that of message.Converter.AppendAMQP, and the message is
+// not added then.
 func (g *Gathering) Add(to []*topic.Topic, m *message.Published, nowMillis int64) error {
-	for i, t := range to {
+	g.to = g.to[:0]
+	for _, t := range to {
 		sh, err := g.partition(t, m)
 		if err != nil {
 			return err
 		}
 		b := g.batch(sh)
+		if size := len(m.Body) + 2*len(m.Properties) + framingMax; b.Len() > 0 && b.Size()+size > record.MaxBatchSize {
+			return &FullError{len(m.Body)}
+		}
+		g.to = append(g.to, b)
+	}
+	for i, b := range g.to {
 		before := b.Size()
 		if err := g.converter.AppendAMQP(b, nowMillis, m); err != nil {
 			if i > 0 {
-				// What one topic can take, all can: the conversion does not depend on it.
-				panic("a message could be converted for one topic and not for the next: " + err.Error())
+				panic("a message could be stored for one topic and not for the next: " + err.Error()) // the conversion depends on no topic, and there is room
 			}
 			return err
 		}

@@ -3,6 +3,7 @@ package queue
 import (
 	"context"
 	"errors"
+	"slices"
 
 	"polylog/logstore"
 	"polylog/viewlayer/message"
@@ -87,7 +88,13 @@ func (v *View) create(ctx context.Context, d Declaration) (*topic.Topic, error) 
 	if !d.Arguments.IsEmpty() {
 		s.Arguments = d.Arguments.Bytes()
 	}
-	return v.topics.Create(ctx, s)
+	t, err := v.topics.Create(ctx, s)
+	if err == nil && d.Exclusive {
+		v.mu.Lock()
+		v.owned[d.Owner] = append(v.owned[d.Owner], t)
+		v.mu.Unlock()
+	}
+	return t, err
 }
 
 // matches returns an *InequivalentError unless the topic is what the declaration says.
@@ -125,6 +132,9 @@ func yes(b bool) string {
 
 // firstDifference names an argument that two declarations disagree about.
 func firstDifference(has, wanted message.Table) (name, a, b string, differ bool) {
+	if has.Equal(wanted) {
+		return "", "", "", false
+	}
 	for _, t := range []message.Table{wanted, has} {
 		for it := t.Fields(); it.Next(); {
 			n := string(it.Field().Name)
@@ -260,16 +270,15 @@ func (v *View) deleteTopic(ctx context.Context, t *topic.Topic) error {
 	return err
 }
 
-// OwnerGone deletes the exclusive queues of a connection that has ended.
-func (v *View) OwnerGone(ctx context.Context, namespace, owner string) error {
-	ts, err := v.topics.List(namespace)
-	if err != nil {
-		return err
-	}
+// OwnerGone deletes the exclusive queues of a connection that has ended. Connections' names are not used again.
+func (v *View) OwnerGone(ctx context.Context, owner string) error {
+	v.mu.Lock()
+	ts := v.owned[owner]
+	delete(v.owned, owner)
+	v.mu.Unlock()
+	var err error
 	for _, t := range ts {
-		if t.Owner == owner && owner != "" {
-			err = errors.Join(err, v.deleteTopic(ctx, t))
-		}
+		err = errors.Join(err, v.deleteTopic(ctx, t))
 	}
 	return err
 }
@@ -288,6 +297,13 @@ func (v *View) Deleted(t *topic.Topic) {
 	v.mu.Lock()
 	q := v.queues[t.ID]
 	delete(v.queues, t.ID)
+	if mine := v.owned[t.Owner]; t.Owner != "" && len(mine) > 0 {
+		if mine = slices.DeleteFunc(mine, func(o *topic.Topic) bool { return o.ID == t.ID }); len(mine) == 0 {
+			delete(v.owned, t.Owner)
+		} else {
+			v.owned[t.Owner] = mine
+		}
+	}
 	v.mu.Unlock()
 	if q == nil {
 		return

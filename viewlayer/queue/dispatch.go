@@ -113,7 +113,11 @@ func (q *Queue) serve() {
 		var gone *GoneError
 		switch {
 		case err == nil:
-		case errors.As(err, &gone), errors.Is(err, logstore.ErrClosed):
+		case errors.As(err, &gone):
+			q.stop()
+			q.v.Deleted(q.t) // whoever deleted it, here or elsewhere
+			return
+		case errors.Is(err, logstore.ErrClosed):
 			q.stop()
 			return
 		default:

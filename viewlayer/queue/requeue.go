@@ -147,7 +147,7 @@ func (m *mover) move(sh logstore.Shard, s *logstore.Store, offset int64, acquire
 	before := b.Size()
 	defer func() { m.size += b.Size() - before }()
 	moved, ok := message.MovedOf(rec)
-	if !ok {
+	if !ok || moved.First >= offset {
 		moved.First = offset
 	}
 	moved.Acquired, moved.Failed = acquired, failed
@@ -205,13 +205,13 @@ func (m *mover) ops(txn *logstore.Txn) error {
 }
 
 // movedCounters returns the counters that a message brought along which was moved to the tail.
-func movedCounters(rec record.Record) (acquired, failed uint32) {
+func movedCounters(rec record.Record, offset int64) (acquired, failed uint32) {
 	if rec.HeaderCount() == 0 {
 		return 0, 0
 	}
 	m, ok := message.MovedOf(rec)
-	if !ok {
-		return 0, 0
+	if !ok || m.First >= offset {
+		return 0, 0 // a client of Kafka wrote the mark
 	}
 	return m.Acquired, m.Failed
 }

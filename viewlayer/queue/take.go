@@ -256,7 +256,7 @@ func readFrom(s *logstore.Store, sh logstore.Shard, from int64, bytes int, buf *
 // newItem reads a message's counters along: one that went to the tail brought them.
 func newItem(it *record.Iter) item {
 	i := item{rec: it.Record(), ts: it.Timestamp(), offset: it.Offset()}
-	i.acquired, i.failed = movedCounters(i.rec)
+	i.acquired, i.failed = movedCounters(i.rec, i.offset)
 	return i
 }
 

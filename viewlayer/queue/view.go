@@ -46,7 +46,8 @@ type View struct {
 	mu       sync.Mutex
 	queues   map[topic.ID]*Queue
 	holders  map[*Holder]struct{}
-	stranded map[*Holder]Why // closed, but what they held could not be given back yet
+	stranded map[*Holder]Why           // closed, but what they held could not be given back yet
+	owned    map[string][]*topic.Topic // exclusive queues, by the connection that they go with
 }
 
 // counts are the figures that only grow.
@@ -74,6 +75,7 @@ func Open(ctx context.Context, o Options) (*View, error) {
 	v := &View{
 		store: o.Store, topics: o.Topics, node: o.Node, now: o.Now, after: o.After, spawn: o.Go, requeue: o.Requeue, logf: o.Logf,
 		queues: map[topic.ID]*Queue{}, holders: map[*Holder]struct{}{}, stranded: map[*Holder]Why{},
+		owned: map[string][]*topic.Topic{},
 	}
 	if v.logf == nil {
 		v.logf = func(string, ...any) {}
