@@ -31,7 +31,7 @@ var importRules = []importRule{
 	{"e2e", []string{"."}},
 	{"gateway", []string{"protocols", "viewlayer", "cluster", "logstore"}},
 	{"protocols", []string{"viewlayer", "logstore"}},
-	{"protocols/stream", nil},
+	{"protocols/stream", []string{"logstore/seed"}},
 	{"protocols/amqp", []string{"protocols/stream", "viewlayer", "logstore"}},
 	{"protocols/kafka", []string{"protocols/stream", "viewlayer", "logstore"}},
 	{"protocols/mqtt", []string{"protocols/stream", "viewlayer", "logstore"}},

@@ -1,0 +1,66 @@
+package kafka
+
+// Error codes of the protocol, those that this broker answers with.
+const (
+	codeUnknownServerError           int16 = -1
+	codeNone                         int16 = 0
+	codeOffsetOutOfRange             int16 = 1
+	codeCorruptMessage               int16 = 2
+	codeUnknownTopicOrPartition      int16 = 3
+	codeInvalidFetchSize             int16 = 4
+	codeNotLeaderOrFollower          int16 = 6
+	codeRequestTimedOut              int16 = 7
+	codeMessageTooLarge              int16 = 10
+	codeOffsetMetadataTooLarge       int16 = 12
+	codeCoordinatorLoadInProgress    int16 = 14
+	codeCoordinatorNotAvailable      int16 = 15
+	codeNotCoordinator               int16 = 16
+	codeInvalidTopicException        int16 = 17
+	codeRecordListTooLarge           int16 = 18
+	codeInvalidRequiredAcks          int16 = 21
+	codeIllegalGeneration            int16 = 22
+	codeInconsistentGroupProtocol    int16 = 23
+	codeInvalidGroupID               int16 = 24
+	codeUnknownMemberID              int16 = 25
+	codeInvalidSessionTimeout        int16 = 26
+	codeRebalanceInProgress          int16 = 27
+	codeInvalidCommitOffsetSize      int16 = 28
+	codeTopicAuthorizationFailed     int16 = 29
+	codeGroupAuthorizationFailed     int16 = 30
+	codeInvalidTimestamp             int16 = 32
+	codeUnsupportedVersion           int16 = 35
+	codeTopicAlreadyExists           int16 = 36
+	codeInvalidPartitions            int16 = 37
+	codeInvalidReplicationFactor     int16 = 38
+	codeInvalidReplicaAssignment     int16 = 39
+	codeInvalidConfig                int16 = 40
+	codeNotController                int16 = 41
+	codeInvalidRequest               int16 = 42
+	codeUnsupportedForMessageFormat  int16 = 43
+	codePolicyViolation              int16 = 44
+	codeOutOfOrderSequenceNumber     int16 = 45
+	codeDuplicateSequenceNumber      int16 = 46
+	codeInvalidProducerEpoch         int16 = 47
+	codeInvalidTxnState              int16 = 48
+	codeInvalidTransactionTimeout    int16 = 50
+	codeTransactionalIDAuthorization int16 = 53
+	codeKafkaStorageError            int16 = 56
+	codeUnknownProducerID            int16 = 59
+	codeNonEmptyGroup                int16 = 68
+	codeGroupIDNotFound              int16 = 69
+	codeFetchSessionIDNotFound       int16 = 70
+	codeInvalidFetchSessionEpoch     int16 = 71
+	codeFencedLeaderEpoch            int16 = 74
+	codeUnknownLeaderEpoch           int16 = 75
+	codeUnsupportedCompressionType   int16 = 76
+	codeMemberIDRequired             int16 = 79
+	codeGroupMaxSizeReached          int16 = 81
+	codeFencedInstanceID             int16 = 82
+	codeGroupSubscribedToTopic       int16 = 86
+	codeInvalidRecord                int16 = 87
+	codeThrottlingQuotaExceeded      int16 = 89
+	codeProducerFenced               int16 = 90
+	codeUnknownTopicID               int16 = 100
+	codeInconsistentTopicID          int16 = 103
+	codeFetchSessionTopicIDError     int16 = 106
+)
