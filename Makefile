@@ -8,7 +8,7 @@ ARGS      ?=
 # The version is given here, so the go tool need not ask git for it (which fails in a checkout that another user owns).
 BUILDFLAGS := -trimpath -buildvcs=false -ldflags '-s -w -X main.version=$(VERSION)'
 
-.PHONY: help build run test fuzz lint bench conformance clean
+.PHONY: help build run test fuzz lint bench demo conformance peers clean
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -17,8 +17,8 @@ help: ## list the targets
 build: ## build the static binary bin/polylog
 	CGO_ENABLED=0 go build $(BUILDFLAGS) -o bin/polylog .
 
-run: build ## build and run bin/polylog with ARGS (default: help), e.g. make run ARGS='check -h'
-	@bin/polylog $(if $(ARGS),$(ARGS),help)
+run: build ## build and run the broker: bin/polylog serve ARGS, e.g. make run ARGS='--data /var/tmp/polylog'
+	@exec bin/polylog serve $(ARGS)
 
 # The race detector changes what allocates, so the tests that count allocations run once more without it.
 test: ## run all tests with the race detector, the allocation tests without, and each fuzz target for 2 s
@@ -37,8 +37,17 @@ lint: ## gofmt, go vet, staticcheck
 bench: build ## measure the log on this machine: bin/polylog bench log ARGS
 	bin/polylog bench log $(ARGS)
 
-conformance: ## run real clients of each protocol against the broker
-	@echo 'No protocol front-end exists yet, so there is nothing for clients to connect to and nothing was run.'
+demo: ## publish with AMQP, read with Kafka, take with AMQP, and see that every number adds up
+	go run ./e2e/demo $(ARGS)
+
+conformance: ## install clients in other languages and run them against the broker
+	scripts/clients.sh
+	go run ./e2e/clients $(ARGS)
+
+peers: ## install RabbitMQ and Apache Kafka and run the same clients against them
+	scripts/peers.sh
+	scripts/clients.sh
+	go run ./e2e/clients -peers $(ARGS)
 
 clean: ## remove what was built
 	rm -rf bin

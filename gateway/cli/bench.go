@@ -16,12 +16,12 @@ import (
 func benchCommand() Command {
 	return Command{
 		Name:    "bench",
-		Summary: "measure parts of polylog on this machine",
+		Summary: "measure the log, or how fast a broker is",
 		Usage: `polylog bench PART
 
-Measures a part of polylog on this machine.`,
+Measures the log on this machine, or drives a broker that is running and says how fast it is.`,
 		Run: func(ctx context.Context, env Env, args []string) int {
-			return Dispatch(ctx, env, []Command{benchLogCommand()}, args)
+			return Dispatch(ctx, env, []Command{benchLogCommand(), benchAMQPCommand(), benchKafkaCommand()}, args)
 		},
 	}
 }

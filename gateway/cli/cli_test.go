@@ -140,40 +140,6 @@ func TestContextReachesTheCommand(t *testing.T) {
 	}
 }
 
-func TestDistanceIsLevenshteins(t *testing.T) {
-	for _, c := range []struct {
-		a, b string
-		want int
-	}{
-		{"", "", 0},
-		{"", "abc", 3},
-		{"check", "check", 0},
-		{"chek", "check", 1},
-		{"check", "cheque", 3},
-		{"kitten", "sitting", 3},
-		{"saturday", "sunday", 3},
-	} {
-		if got := distance(c.a, c.b); got != c.want {
-			t.Errorf("distance(%q, %q) = %d, want %d", c.a, c.b, got, c.want)
-		}
-		if got := distance(c.b, c.a); got != c.want {
-			t.Errorf("distance(%q, %q) = %d, want %d", c.b, c.a, got, c.want)
-		}
-	}
-}
-
-func TestNearestGuessesOnlyWhatIsLikely(t *testing.T) {
-	table := []Command{{Name: "version"}, {Name: "help"}, {Name: "check"}, {Name: "bench"}}
-	for typed, want := range map[string]string{
-		"chek": "check", "Check": "check", "bnech": "bench", "vers": "version", "hepl": "help",
-		"": "", "x": "", "topic": "", strings.Repeat("check", 50): "",
-	} {
-		if got := nearest(typed, table); got != want {
-			t.Errorf("nearest(%q) = %q, want %q", typed, got, want)
-		}
-	}
-}
-
 func TestVersionIsNeverEmpty(t *testing.T) {
 	if got := buildVersion(""); got == "" {
 		t.Error("a build without a version prints nothing")

@@ -24,13 +24,13 @@ func (c *Config) inTurn(ctx context.Context, unit Unit, a, b side) (rateA, rateB
 		}
 		c.Logf("  round %d of %d: %s %v, %s %v", round+1, c.Rounds, a.name, Figure{rates[0][round], unit}, b.name, Figure{rates[1][round], unit})
 	}
-	rateA, rateB = median(rates[0]), median(rates[1])
-	c.Logf("  medians: %s %s, %s %s", a.name, rate{rateA, median(cpus[0])}.in(unit), b.name, rate{rateB, median(cpus[1])}.in(unit))
+	rateA, rateB = Median(rates[0]), Median(rates[1])
+	c.Logf("  medians: %s %s, %s %s", a.name, rate{rateA, Median(cpus[0])}.in(unit), b.name, rate{rateB, Median(cpus[1])}.in(unit))
 	return rateA, rateB, nil
 }
 
-// median returns the middle value, or the mean of the two in the middle.
-func median(v []float64) float64 {
+// Median returns the middle value, or the mean of the two in the middle.
+func Median(v []float64) float64 {
 	v = slices.Sorted(slices.Values(v))
 	n := len(v)
 	if n == 0 {

@@ -10,11 +10,12 @@ type Unit string
 
 // The units of figures.
 const (
-	RecordsPerSecond Unit = "records/s"
-	BytesPerSecond   Unit = "bytes/s"
-	Bytes            Unit = "bytes"
-	Seconds          Unit = "s"
-	Allocations      Unit = "allocations"
+	RecordsPerSecond  Unit = "records/s"
+	MessagesPerSecond Unit = "messages/s"
+	BytesPerSecond    Unit = "bytes/s"
+	Bytes             Unit = "bytes"
+	Seconds           Unit = "s"
+	Allocations       Unit = "allocations"
 )
 
 // Figure is a number with its unit.
@@ -25,16 +26,27 @@ type Figure struct {
 
 func (f Figure) String() string {
 	switch f.Unit {
-	case RecordsPerSecond:
+	case RecordsPerSecond, MessagesPerSecond:
 		return thousands(f.Value) + "/s"
 	case BytesPerSecond:
 		return scaled(f.Value, 1000, "B/s", "kB/s", "MB/s", "GB/s")
 	case Bytes:
 		return scaled(f.Value, 1024, "B", "KiB", "MiB", "GiB")
 	case Seconds:
-		return fmt.Sprintf("%.2f s", f.Value)
+		return inSeconds(f.Value)
 	}
 	return fmt.Sprintf("%.2f", f.Value)
+}
+
+// inSeconds writes a time as seconds with two decimals, a short one in a smaller unit with three digits.
+func inSeconds(v float64) string {
+	switch a := math.Abs(v); {
+	case a >= 0.1 || a == 0:
+		return fmt.Sprintf("%.2f s", v)
+	case a >= 1e-3:
+		return fmt.Sprintf("%.3g ms", v*1e3)
+	}
+	return fmt.Sprintf("%.3g µs", v*1e6)
 }
 
 // thousands writes a number without fraction, with a comma every three digits.
@@ -64,7 +76,7 @@ type Row struct {
 	Against  Figure `json:"against"`
 	// Is says what Against is: "bare log", "limit", ...
 	Is string `json:"is"`
-	// Target is the least that Measured divided by Against should be, or with AtMost the most.
+	// Target is the least that Measured divided by Against should be, or with AtMost the most. 0: it may be anything.
 	Target float64 `json:"target"`
 	AtMost bool    `json:"at_most"`
 }
@@ -74,15 +86,17 @@ func (r Row) Ratio() float64 { return r.Measured.Value / r.Against.Value }
 
 // OK reports whether the ratio is what it should be.
 func (r Row) OK() bool {
-	if r.AtMost {
+	if r.AtMost && r.Target != 0 {
 		return r.Ratio() <= r.Target
 	}
 	return r.Ratio() >= r.Target
 }
 
-// verdict is "ok", or on which side of the target the ratio lies.
+// verdict is "ok", or on which side of the target the ratio lies; "" without a target.
 func (r Row) verdict() string {
 	switch {
+	case r.Target == 0:
+		return ""
 	case r.OK():
 		return "ok"
 	case r.AtMost:
@@ -92,6 +106,9 @@ func (r Row) verdict() string {
 }
 
 func (r Row) target() string {
+	if r.Target == 0 {
+		return ""
+	}
 	if r.AtMost {
 		return fmt.Sprintf("≤ %.2f", r.Target)
 	}

@@ -10,6 +10,7 @@ var sample = []Row{
 	compare("append-1", RecordsPerSecond, 6000, 10000, "bare log", 0.6),
 	compare("large", BytesPerSecond, 2.5e8, 1e9, "bare log", 0.6),
 	limit("waiting-memory", Bytes, 450<<20, 300<<20, "limit"),
+	{Name: "told", Measured: Figure{10, RecordsPerSecond}, Against: Figure{4, RecordsPerSecond}, Is: "nothing"},
 }
 
 func TestTableIsAligned(t *testing.T) {
@@ -23,6 +24,7 @@ name            measured   against            ratio  target
 append-1         6,000/s  10,000/s  bare log   0.60  ≥ 0.60  ok
 large           250 MB/s    1 GB/s  bare log   0.25  ≥ 0.60  low
 waiting-memory   450 MiB   300 MiB  limit      1.50  ≤ 1.00  high
+told                10/s       4/s  nothing    2.50
 `},
 		{"Markdown", func(b *strings.Builder) error { return WriteMarkdown(b, sample) }, `
 | name           | measured |  against |          | ratio | target |      |
@@ -30,6 +32,7 @@ waiting-memory   450 MiB   300 MiB  limit      1.50  ≤ 1.00  high
 | append-1       |  6,000/s | 10,000/s | bare log |  0.60 | ≥ 0.60 | ok   |
 | large          | 250 MB/s |   1 GB/s | bare log |  0.25 | ≥ 0.60 | low  |
 | waiting-memory |  450 MiB |  300 MiB | limit    |  1.50 | ≤ 1.00 | high |
+| told           |     10/s |      4/s | nothing  |  2.50 |        |      |
 `},
 	} {
 		var b strings.Builder
@@ -53,7 +56,7 @@ func TestJSONHasRatiosAndVerdicts(t *testing.T) {
 	if err := json.Unmarshal([]byte(b.String()), &got); err != nil {
 		t.Fatal(err)
 	}
-	if len(got) != 3 || got[0].Ratio != 0.6 || !got[0].OK || got[1].OK || got[2].OK || got[2].Measured != (Figure{450 << 20, Bytes}) {
+	if len(got) != 4 || !got[3].OK || got[0].Ratio != 0.6 || !got[0].OK || got[1].OK || got[2].OK || got[2].Measured != (Figure{450 << 20, Bytes}) {
 		t.Errorf("got %+v", got)
 	}
 	b.Reset()
@@ -75,6 +78,11 @@ func TestFiguresAreShort(t *testing.T) {
 		{Figure{-300 << 20, Bytes}, "-300 MiB"},
 		{Figure{2.126e9, BytesPerSecond}, "2.13 GB/s"},
 		{Figure{1.234, Seconds}, "1.23 s"},
+		{Figure{0, Seconds}, "0.00 s"},
+		{Figure{0.1, Seconds}, "0.10 s"},
+		{Figure{0.01234, Seconds}, "12.3 ms"},
+		{Figure{0.0000456, Seconds}, "45.6 µs"},
+		{Figure{4321, MessagesPerSecond}, "4,321/s"},
 		{Figure{2, Allocations}, "2.00"},
 	} {
 		if got := c.f.String(); got != c.want {
@@ -88,7 +96,7 @@ func TestMedianIsInTheMiddle(t *testing.T) {
 		v    []float64
 		want float64
 	}{{nil, 0}, {[]float64{3}, 3}, {[]float64{9, 1}, 5}, {[]float64{9, 1, 2}, 2}} {
-		if got := median(c.v); got != c.want {
+		if got := Median(c.v); got != c.want {
 			t.Errorf("%v: %g, want %g", c.v, got, c.want)
 		}
 	}
