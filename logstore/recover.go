@@ -95,7 +95,7 @@ func (r *recovery) run() error {
 			return err
 		}
 	}
-	if r.endsEarly() {
+	if r.endsEarly() || r.lastSeq == 0 && r.st.hasLive() {
 		if err := r.drop(Damage{File: r.dir, What: r.endMissing()}); err != nil {
 			return err
 		}

@@ -259,6 +259,32 @@ func TestAMissingSegmentIsNoticedAtTheStart(t *testing.T) {
 	})
 }
 
+// One checkpoint says nothing of what was cleaned before it, but live records must lie somewhere.
+func TestOneCheckpointWithoutItsSegmentsIsNoticed(t *testing.T) {
+	t.Parallel()
+	m := vfs.NewMem()
+	s := openMem(t, m, func(o *Options) { o.checkpointsByHand = true })
+	sh := newShard(t, s, "q")
+	fill(t, s, sh, 20, 1)
+	if err := s.Checkpoint(); err != nil {
+		t.Fatal(err)
+	}
+	disk := m.Snapshot()
+	mustClose(t, s)
+	for _, name := range withSuffix(t, disk, segmentSuffix) {
+		if err := disk.Remove(filepath.Join("d", name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	wantRefused(t, disk)
+	s = openMem(t, disk, func(o *Options) { o.Repair = true })
+	if len(s.Recovery.Lost) != 1 || s.Recovery.Lost[0].Range != (Range{0, 20}) {
+		t.Errorf("the repair says that %v is lost", s.Recovery.Lost)
+	}
+	mustClose(t, s)
+	wantRepaired(t, disk)
+}
+
 // What Open refuses, the check reports: also a missing file in which nothing but keys was set.
 func TestTheCheckReportsAMissingFileWithoutRecords(t *testing.T) {
 	t.Parallel()

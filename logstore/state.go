@@ -100,3 +100,13 @@ func chainDigest(digest uint64, base int64, b record.Batch) uint64 {
 	digest = (digest ^ uint64(b.CRC()) ^ uint64(b.Len())<<32) * prime
 	return digest ^ digest>>32
 }
+
+// hasLive reports whether any shard has a record that is not deleted.
+func (st *state) hasLive() bool {
+	some := false
+	st.shards.all(func(_ Shard, sh *shard) bool {
+		some = sh.first < sh.next
+		return !some
+	})
+	return some
+}
