@@ -3,7 +3,9 @@ package e2e
 import (
 	"bytes"
 	"cmp"
+	"encoding/json"
 	"fmt"
+	"reflect"
 	"slices"
 	"strconv"
 	"strings"
@@ -74,6 +76,11 @@ func TestWhatAMQPPublishesComesOutByEachProtocol(t *testing.T) {
 			// The client sends its map of headers in any order.
 			slices.SortStableFunc(r.Headers, func(a, b kgo.RecordHeader) int { return cmp.Compare(a.Key, b.Key) })
 			slices.SortStableFunc(c.Kafka.Headers, func(a, b mappingcases.Header) int { return cmp.Compare(a.Key, b.Key) })
+			for i := range min(len(r.Headers), len(c.Kafka.Headers)) { // and of nested tables
+				if want := c.Kafka.Headers[i].Value; sameJSON(r.Headers[i].Value, want) {
+					r.Headers[i].Value = want
+				}
+			}
 			sameRecord(t, r, c.Kafka)
 		})
 	}
@@ -83,6 +90,12 @@ func TestWhatAMQPPublishesComesOutByEachProtocol(t *testing.T) {
 		must(t, d.Ack(false))
 	}
 	expectEmpty(t, ch, mappingcases.Topic)
+}
+
+// sameJSON reports whether two values are the same JSON but for the order of fields.
+func sameJSON(a, b []byte) bool {
+	var x, y any
+	return json.Unmarshal(a, &x) == nil && json.Unmarshal(b, &y) == nil && len(a) == len(b) && reflect.DeepEqual(x, y)
 }
 
 // hasRecordKey reports whether a message names its record's key.
@@ -317,7 +330,7 @@ func TestSameNameIsTheSameTopic(t *testing.T) {
 	conn := dialAMQP(t, b)
 	ch := openChannel(t, conn)
 	k := kafkaClient(t, b)
-	names := []string{"orders", "a.b_c-d", "größe/1 of 2", "with.dots and spaces", strings.Repeat("long", 60) + "name that is long", "%", "~x", "..."}
+	names := []string{"orders", "a.b_c-d", "größe/1 of 2", "with.dots and spaces", strings.Repeat("long", 59) + "name that is long", "%", "~x", "..."}
 	for _, name := range names {
 		declare(t, ch, name, nil)
 		inKafka := topic.KafkaName(name)

@@ -62,13 +62,20 @@ func (g *Gateway) Close() error {
 	for _, f := range g.fronts {
 		f.Drain(cut) //nolint:errcheck // connections that are left are cut off, which is what is wanted
 	}
+	orderly := true
 	for _, l := range g.listeners {
 		l.stop()
 		if err := l.wait(ctx); err != nil {
+			orderly = false
 			g.log.Warn("some connections do not end; the log is closed under them", zap.Error(err))
 		}
 	}
 	g.loops.Wait()
+	if v := g.views; v != nil && v.queues != nil && orderly && g.store.Failure() == nil {
+		if err := v.queues.Close(ctx); err != nil {
+			g.log.Warn("what waits now will be delivered as if it might have been before", zap.Error(err))
+		}
+	}
 	var err error
 	if g.store != nil {
 		if err = g.store.Close(); err != nil {

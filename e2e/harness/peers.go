@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -63,7 +64,7 @@ func (p *Peer) Close() error {
 const rabbitScripts = "/usr/lib/rabbitmq/lib/rabbitmq_server-*/sbin/rabbitmq-server"
 
 // LaunchRabbitMQ starts a RabbitMQ with default settings (guest/guest, vhost /) on a free port, and waits until it serves. It is a node of its own: no other
-// RabbitMQ on this machine is touched. config is added to its configuration file, in RabbitMQ's "new style".
+// RabbitMQ on this machine is touched. config is added to its configuration file, in RabbitMQ's "new style"; a line that configures the management plugin turns it on.
 func LaunchRabbitMQ(config ...string) (*Peer, error) {
 	found, err := filepath.Glob(rabbitScripts)
 	if err != nil || len(found) == 0 {
@@ -101,7 +102,11 @@ func (p *Peer) startRabbitMQ(script, epmd string, config []string) error {
 	amqp, dist, mapper := strconv.Itoa(numbers[0]), strconv.Itoa(numbers[1]), strconv.Itoa(numbers[2])
 	p.Address = net.JoinHostPort("127.0.0.1", amqp)
 	conf := append([]string{"listeners.tcp.default = " + p.Address, "loopback_users.guest = true", "log.file.level = warning"}, config...)
-	files := map[string]string{"rabbitmq.conf": strings.Join(conf, "\n") + "\n", "enabled_plugins": "[].\n", "env.conf": ""}
+	plugins := "[].\n"
+	if slices.ContainsFunc(config, func(line string) bool { return strings.HasPrefix(line, "management.") }) {
+		plugins = "[rabbitmq_management].\n"
+	}
+	files := map[string]string{"rabbitmq.conf": strings.Join(conf, "\n") + "\n", "enabled_plugins": plugins, "env.conf": ""}
 	for name, text := range files {
 		if err := os.WriteFile(filepath.Join(p.temp, name), []byte(text), 0o600); err != nil {
 			return err

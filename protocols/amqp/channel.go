@@ -196,14 +196,14 @@ func (ch *channel) expired(q *queue.Queue, from *queue.Consumer) {
 		if ch.closing || ch.c.channels[ch.id] != ch {
 			return nil
 		}
-		if ch.c.can.consumerCancel {
+		if from != nil && ch.c.can.consumerCancel {
 			for tag, c := range ch.consumers {
 				if c.queue.Load() == from {
 					ch.drop(tag, c)
 					ch.write(&wire.BasicCancel{ConsumerTag: []byte(tag), NoWait: true})
-					return nil
 				}
 			}
+			return nil // if it was cancelled before, there is nothing more to tell
 		}
 		return ch.c.onChannel(ch, raise(wire.PreconditionFailed,
 			"a delivery of queue '%s' on channel %d was not acknowledged within the queue's consumer timeout", q.Topic().Name, ch.id))

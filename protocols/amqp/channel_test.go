@@ -192,9 +192,15 @@ func TestUnknownOrSettledTagClosesTheChannel(t *testing.T) {
 		{"reject of tag 0", func(r *raw) { r.send(1, &wire.BasicReject{}) }},
 		{"a huge tag", func(r *raw) { r.send(1, &wire.BasicAck{DeliveryTag: 1<<64 - 1}) }},
 		{"ack twice", func(r *raw) { r.send(1, &wire.BasicAck{DeliveryTag: 2}, &wire.BasicAck{DeliveryTag: 2}) }},
-		{"ack after multiple", func(r *raw) { r.send(1, &wire.BasicAck{DeliveryTag: 2, Multiple: true}, &wire.BasicAck{DeliveryTag: 1}) }},
-		{"nack after ack", func(r *raw) { r.send(1, &wire.BasicAck{DeliveryTag: 3}, &wire.BasicNack{DeliveryTag: 3, Requeue: true}) }},
-		{"multiple up to a settled tag", func(r *raw) { r.send(1, &wire.BasicAck{DeliveryTag: 2}, &wire.BasicAck{DeliveryTag: 2, Multiple: true}) }},
+		{"ack after multiple", func(r *raw) {
+			r.send(1, &wire.BasicAck{DeliveryTag: 2, Multiple: true}, &wire.BasicAck{DeliveryTag: 1})
+		}},
+		{"nack after ack", func(r *raw) {
+			r.send(1, &wire.BasicAck{DeliveryTag: 3}, &wire.BasicNack{DeliveryTag: 3, Requeue: true})
+		}},
+		{"multiple up to a settled tag", func(r *raw) {
+			r.send(1, &wire.BasicAck{DeliveryTag: 2}, &wire.BasicAck{DeliveryTag: 2, Multiple: true})
+		}},
 		{"ack after recover", func(r *raw) {
 			r.send(1, &wire.BasicRecover{Requeue: true})
 			expect[wire.BasicRecoverOk](r, 1)

@@ -72,7 +72,9 @@ func TestTuneAgreesOnTheLowerOfBothLimits(t *testing.T) {
 		wantFrame  int
 		wantMax    uint16
 	}{{0, 0, 131072, 2047}, {4096, 10, 4096, 10}, {1 << 20, 65535, 131072, 2047}} {
-		r := b.login(func(_ *wire.ConnectionStartOk, ok *wire.ConnectionTuneOk) { ok.FrameMax, ok.ChannelMax = c.frameMax, c.channelMax })
+		r := b.login(func(_ *wire.ConnectionStartOk, ok *wire.ConnectionTuneOk) {
+			ok.FrameMax, ok.ChannelMax = c.frameMax, c.channelMax
+		})
 		r.channel(c.wantMax)
 		// A body of one whole frame is taken, and comes back so.
 		r.send(c.wantMax, &wire.QueueDeclare{Exclusive: true})
@@ -89,7 +91,9 @@ func TestTuneAgreesOnTheLowerOfBothLimits(t *testing.T) {
 			r.closed(wire.ChannelError)
 		}
 
-		r = b.login(func(_ *wire.ConnectionStartOk, ok *wire.ConnectionTuneOk) { ok.FrameMax, ok.ChannelMax = c.frameMax, c.channelMax })
+		r = b.login(func(_ *wire.ConnectionStartOk, ok *wire.ConnectionTuneOk) {
+			ok.FrameMax, ok.ChannelMax = c.frameMax, c.channelMax
+		})
 		r.channel(1)
 		m = (&wire.BasicPublish{RoutingKey: name}).AppendFrame(nil, 1)
 		r.sock.Write(wire.AppendContent(m, 1, []byte{0, 0}, make([]byte, c.wantFrame-7), c.wantFrame+1)) //nolint:errcheck // it is closed meanwhile

@@ -60,7 +60,9 @@ func (onlyGuest) OpenVhost(_, vhost string) error {
 }
 
 // newBroker starts a broker on a disk in memory.
-func newBroker(t testing.TB, change ...func(*Options)) *broker { return startBroker(t, vfs.NewMem(), change...) }
+func newBroker(t testing.TB, change ...func(*Options)) *broker {
+	return startBroker(t, vfs.NewMem(), change...)
+}
 
 func startBroker(t testing.TB, fs vfs.FS, change ...func(*Options)) *broker {
 	t.Helper()

@@ -49,10 +49,10 @@ func (c *call) produce() {
 		}
 		c.respondNothing()
 	case slices.ContainsFunc(parts, func(p produced) bool { return p.duplicate != nil }):
-		go func() {
+		c.conn.work.Go(func() {
 			c.locate(parts) // which waits for what came before to be durable
 			c.answerDurable(seq, parts, resp)
-		}()
+		})
 	default:
 		c.answerDurable(seq, parts, resp)
 	}

@@ -57,7 +57,7 @@ func (c *call) fetch() {
 	}
 	f.until = time.Now().Add(wait)
 	c.server.figures.fetchesWaited.Add(1)
-	go f.wait()
+	c.conn.work.Go(f.wait)
 }
 
 // isEnough reports whether the answer need not wait.
@@ -184,6 +184,7 @@ func (f *fetch) answer() {
 		})
 	}
 	resp.Topics = topics
+	f.reader.remember(f.targets, f.results)
 	c.server.figures.fetchedBytes.Add(int64(f.reader.bytes))
 	f.respond(resp)
 	<-c.conn.fetching

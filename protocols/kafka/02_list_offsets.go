@@ -45,14 +45,14 @@ func (c *call) listOffsets() {
 		c.respond(resp)
 		return
 	}
-	go func() {
+	c.conn.work.Go(func() {
 		if c.startSearch() {
 			c.fillOffsets(req, resp, seen)
 			<-c.server.searching
 			<-c.conn.searching
 		}
 		c.respond(resp)
-	}()
+	})
 }
 
 // startSearch waits for the turn to look for times: one request of a connection at a time, and some of all. It reports false if the connection has ended.

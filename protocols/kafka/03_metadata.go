@@ -60,10 +60,10 @@ func (c *call) metadata() {
 		c.respond(resp)
 		return
 	}
-	go func() {
+	c.conn.work.Go(func() {
 		c.createMissing(req, resp, missing)
 		c.respond(resp)
-	}()
+	})
 }
 
 // listTopics adds all topics that are listed.

@@ -57,14 +57,14 @@ func (c *call) createTopics() {
 		asked = append(asked, rt)
 		resp.Topics = append(resp.Topics, out)
 	}
-	go func() {
+	c.conn.work.Go(func() {
 		c.server.inParallel(len(asked), func(i int) {
 			if asked[i] != nil {
 				c.createTopic(asked[i], &resp.Topics[i], req.ValidateOnly)
 			}
 		})
 		c.respond(resp)
-	}()
+	})
 }
 
 func setCreateError(out *kmsg.CreateTopicsResponseTopic, err error) {

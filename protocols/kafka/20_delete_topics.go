@@ -51,7 +51,7 @@ func (c *call) deleteTopics() {
 		topics = append(topics, t)
 		resp.Topics = append(resp.Topics, out)
 	}
-	go func() {
+	c.conn.work.Go(func() {
 		c.server.inParallel(len(topics), func(i int) {
 			if topics[i] == nil {
 				return
@@ -62,7 +62,7 @@ func (c *call) deleteTopics() {
 			}
 		})
 		c.respond(resp)
-	}()
+	})
 }
 
 // toDelete returns the topic to delete; n is how often the request has it.

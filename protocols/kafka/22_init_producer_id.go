@@ -22,7 +22,7 @@ func (c *call) initProducerID() {
 	case req.TransactionalID != nil:
 		resp.ErrorCode = codeUnsupportedVersion
 	default:
-		go func() {
+		c.conn.work.Go(func() {
 			id, err := c.server.opts.Producers.NewID(c.conn.ctx)
 			if err != nil {
 				resp.ErrorCode = code(err)
@@ -30,7 +30,7 @@ func (c *call) initProducerID() {
 				resp.ProducerID, resp.ProducerEpoch = id, 0
 			}
 			c.respond(resp)
-		}()
+		})
 		return
 	}
 	c.respond(resp)

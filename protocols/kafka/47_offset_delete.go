@@ -36,7 +36,7 @@ func (c *call) offsetDelete() {
 			out = append(out, answer)
 		}
 	}
-	refused, err := c.server.opts.Groups.RemoveBookmarks(c.conn.ctx, c.conn.namespace, req.Group, what)
+	refused, err := c.server.opts.Groups.RemoveBookmarks(c.conn.namespace, req.Group, what)
 	if err != nil {
 		resp.ErrorCode, resp.Topics = code(err), nil
 		c.respond(resp)

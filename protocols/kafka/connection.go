@@ -31,9 +31,13 @@ type connection struct {
 	in       *bufio.Reader
 	deadline time.Time // of reading, as it was last set
 	probes   map[int16]kmsg.Request
+	// passed has, for a partition, the offset + 1 that was last answered by a batch without records. It belongs to the fetch that is worked on.
+	passed map[fetchKey]int64
 	// fetching and searching have room for one: the fetch, and the look for a time, that are worked on.
 	fetching, searching chan struct{}
 
+	// work are the goroutines that go on with requests; the reading goroutine starts them, they end when ctx does.
+	work   sync.WaitGroup
 	ctx    context.Context // ends with the connection
 	cancel context.CancelCauseFunc
 
@@ -79,6 +83,7 @@ func (c *connection) serve() {
 	c.fail(err)
 	<-written
 	c.net.Close()
+	c.work.Wait()
 	var bad *requestError
 	var malformed *wire.Error
 	if cause := context.Cause(c.ctx); errors.As(cause, &bad) || errors.As(cause, &malformed) {

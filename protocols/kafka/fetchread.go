@@ -2,6 +2,7 @@ package kafka
 
 import (
 	"errors"
+	"math"
 	"sync"
 
 	"polylog/logstore"
@@ -17,6 +18,7 @@ type fetchResult struct {
 	high    int64          // high watermark, -1: not known
 	start   int64          // log start, -1: not known
 	records [][]byte       // batches; they lie in the memory of fetchMemory
+	passed  bool           // records has no record and says that offsets are past
 }
 
 // fetchMemory is the memory of one fetch's records. What is small is copied together, so that a fetch of many partitions with little in each does not need a read
@@ -142,10 +144,14 @@ func (r *fetchReader) target(t *fetchTarget, res *fetchResult) {
 			return
 		}
 		from := max(t.offset, b.first)
-		if from >= b.next || r.left <= 0 && r.bytes > 0 {
+		if t.offset == b.next || r.left <= 0 && r.bytes > 0 {
 			return
 		}
-		err = r.records(from, min(int(t.maxBytes), r.left), res)
+		if from >= b.next {
+			r.moveOn(t, b.next, res)
+			return
+		}
+		err = r.records(t, from, res)
 		if _, moved := errors.AsType[*logstore.OffsetRangeError](err); moved {
 			continue // the log start moved between the two calls
 		}
@@ -157,17 +163,21 @@ func (r *fetchReader) target(t *fetchTarget, res *fetchResult) {
 	}
 }
 
-// records reads batches of one partition.
-func (r *fetchReader) records(from int64, most int, res *fetchResult) error {
+// records reads batches of one partition, from an offset on that is not before its first.
+func (r *fetchReader) records(t *fetchTarget, from int64, res *fetchResult) error {
 	store := r.conn.server.opts.Store
-	most = max(most, 0)
+	most := max(min(int(t.maxBytes), r.left), 0)
 	chunk, err := store.Read(res.shard, from, most, r.memory.buffer())
 	if _, corrupt := errors.AsType[*logstore.CorruptError](err); corrupt {
 		// What lies before the damage can be had, batch by batch.
 		chunk, err = store.Read(res.shard, from, 0, r.memory.buffer())
 	}
-	if err != nil || len(chunk.Batches) == 0 {
+	if err != nil {
 		return err
+	}
+	if len(chunk.Batches) == 0 {
+		r.moveOn(t, chunk.Next, res)
+		return nil
 	}
 	size := 0
 	for i := range chunk.Batches {
@@ -184,4 +194,36 @@ func (r *fetchReader) records(from int64, most int, res *fetchResult) error {
 	r.bytes += size
 	r.left -= size
 	return nil
+}
+
+// moveOn answers a fetch behind which all is deleted up to next: with a batch that covers these offsets and has no records, as compaction leaves in Kafka. So
+// who reads until the end of a queue that others have emptied gets there. A client that does not move on for it, and asks again, is not sent it again, since it
+// would ask again and again: for it there is nothing until there is.
+func (r *fetchReader) moveOn(t *fetchTarget, next int64, res *fetchResult) {
+	next = min(next, t.offset+math.MaxInt32)
+	if next <= t.offset || r.bytes > 0 && r.left < record.HeaderSize || r.conn.passed[t.fetchKey] == t.offset+1 {
+		return
+	}
+	empty := record.Empty(t.offset, next-1, -1, nil)
+	record.SetBase(empty.Bytes(), t.offset, leaderEpoch)
+	res.records = [][]byte{empty.Bytes()}
+	res.passed = true
+	r.bytes += empty.Len()
+	r.left -= empty.Len()
+}
+
+// mostPassed bounds what is remembered of a connection's empty answers; beyond it all are forgotten, and may be sent once more.
+const mostPassed = 10_000
+
+// remember notes which targets were sent a batch without records.
+func (r *fetchReader) remember(targets []fetchTarget, results []fetchResult) {
+	for i := range results {
+		if !results[i].passed {
+			continue
+		}
+		if r.conn.passed == nil || len(r.conn.passed) >= mostPassed {
+			r.conn.passed = map[fetchKey]int64{}
+		}
+		r.conn.passed[targets[i].fetchKey] = targets[i].offset + 1
+	}
 }

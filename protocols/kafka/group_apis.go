@@ -26,7 +26,7 @@ func groupAPIs() []api {
 // afterOrder calls answer when all that the log has ordered by now is durable, or with what is in the way of that. The view orders and does not wait, so that the
 // reading goroutine goes on; a client is told only what a crash does not take back.
 func (c *call) afterOrder(answer func(error)) {
-	c.server.ordered.await(func(err error) {
+	c.server.durable.awaitAll(func(err error) {
 		if err != nil {
 			err = &group.UnavailableError{Err: err}
 		}

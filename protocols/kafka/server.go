@@ -14,7 +14,6 @@ type Server struct {
 	decode    *allowance
 	sessions  *fetchSessions
 	durable   durability
-	ordered   barrier
 	searching chan struct{} // holds who looks for a time
 
 	draining chan struct{} // closed when Drain begins
@@ -36,7 +35,6 @@ func New(opts Options) *Server {
 		decode:    newAllowance(int64(opts.Limits.DecodingBytes)),
 		sessions:  newFetchSessions(opts.Limits.FetchSessions, opts.Now),
 		durable:   durability{store: opts.Store},
-		ordered:   barrier{store: opts.Store},
 		searching: make(chan struct{}, mostSearching),
 		draining:  make(chan struct{}),
 		conns:     map[*connection]struct{}{},

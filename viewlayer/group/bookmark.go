@@ -172,7 +172,7 @@ type Removal struct {
 }
 
 // RemoveBookmarks removes bookmarks of a group, those of topics that no member reads. The errors are those of the single ones, nil if none is refused.
-func (c *Coordinator) RemoveBookmarks(ctx context.Context, namespace, group string, what []Removal) (refused []error, err error) {
+func (c *Coordinator) RemoveBookmarks(namespace, group string, what []Removal) (refused []error, err error) {
 	n := groupName{namespace, group}
 	g, err := c.lock(n)
 	if err != nil {

@@ -127,7 +127,7 @@ func TestSequencesAreHeldTo(t *testing.T) {
 	wantError[*OutOfOrderSequenceError](t, err) // begins like a batch and is another
 	_, _, err = s.produce(id, 1, 4, 1, true)
 	wantError[*OutOfOrderSequenceError](t, err) // a new epoch begins with 0
-	next(1, 0, 3) // as the first batch of the old epoch, and not the same
+	next(1, 0, 3)                               // as the first batch of the old epoch, and not the same
 	_, _, err = s.produce(id, 0, 4, 1, true)
 	wantError[*InvalidEpochError](t, err)
 	next(1, 3, 1)

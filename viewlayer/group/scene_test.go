@@ -345,7 +345,7 @@ func (s *stage) play(line string) {
 			p := s.partition(f)
 			what = append(what, Removal{p, s.topics[p.Topic]})
 		}
-		refused, err := s.c.RemoveBookmarks(context.Background(), "/", scenesGroup, what)
+		refused, err := s.c.RemoveBookmarks("/", scenesGroup, what)
 		report(err)
 		for _, err := range refused {
 			report(err)

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"polylog/logstore"
+	"polylog/viewlayer/topic"
 )
 
 // SweepInterval is how long after a whole sweep the next one begins.
@@ -59,6 +60,8 @@ func (c *Coordinator) sweepGroup(n groupName) error {
 	due := g.expiry(now, c.opts.OffsetsRetention)
 	c.unlockLater(g)
 
+	var topicID topic.ID // of the last bookmark; they come topic by topic
+	exists := c.opts.TopicExists(topicID)
 	var txn logstore.Txn
 	left := false
 	prefix := n.key(bookmarkPrefix)
@@ -79,7 +82,10 @@ func (c *Coordinator) sweepGroup(n groupName) error {
 		if b, err = decodeBookmarkAt(prefix, key, v); err != nil {
 			return false
 		}
-		if !due(&b) && c.opts.TopicExists(b.Topic) {
+		if b.Topic != topicID {
+			topicID, exists = b.Topic, c.opts.TopicExists(b.Topic)
+		}
+		if !due(&b) && exists {
 			left = true
 			return true
 		}

@@ -28,6 +28,15 @@ var notServed = map[string]bool{
 	"x-stream-max-segment-size-bytes": true,
 }
 
+// meaningful tells whether an argument means something here.
+func meaningful(name string) bool {
+	switch name {
+	case argType, argRequeue, argTimeout, argDeliveryLimit, argQueueMode, argQueueVersion:
+		return true
+	}
+	return notServed[name]
+}
+
 // Limits of quorum queues, as RabbitMQ has them.
 const (
 	quorumTimeout       = 30 * time.Minute
@@ -125,7 +134,7 @@ func (a *arguments) word(name string, some ...string) string {
 	}
 	text, ok := v.Text()
 	if !ok {
-		a.refuse(name, "it must be a text, and is "+valueText(v))
+		a.refuse(name, "it must be a text, and is '"+valueText(v)+"'")
 		return ""
 	}
 	for _, s := range some {
@@ -145,7 +154,7 @@ func (a *arguments) number(name string, from, to int64) (n int64, ok bool) {
 	}
 	n, isNumber := v.Int()
 	if !isNumber {
-		a.refuse(name, "it must be a whole number, and is "+valueText(v))
+		a.refuse(name, "it must be a whole number, and is '"+valueText(v)+"'")
 		return 0, false
 	}
 	if n < from || n > to {
@@ -161,7 +170,7 @@ func valueText(v message.Value) string {
 		return "none"
 	}
 	if s, ok := v.Text(); ok {
-		return "'" + string(s) + "'"
+		return string(s)
 	}
 	if n, ok := v.Int(); ok {
 		return strconv.FormatInt(n, 10)

@@ -11,6 +11,7 @@ import (
 const (
 	cursorPrefix = "q/"
 	epochPrefix  = "e/"
+	closedPrefix = "c/"
 )
 
 // cursor is how far the messages of one partition have been taken, as last read. It is only a guess until a transaction with its condition goes through.

@@ -130,7 +130,7 @@ func yes(b bool) string {
 	return "false"
 }
 
-// firstDifference names an argument that two declarations disagree about.
+// firstDifference names an argument that two declarations disagree about. Arguments that mean nothing do not count, as in RabbitMQ.
 func firstDifference(has, wanted message.Table) (name, a, b string, differ bool) {
 	if has.Equal(wanted) {
 		return "", "", "", false
@@ -140,7 +140,7 @@ func firstDifference(has, wanted message.Table) (name, a, b string, differ bool)
 			n := string(it.Field().Name)
 			x, _ := has.Get(n)
 			y, _ := wanted.Get(n)
-			if !x.Equal(y) {
+			if meaningful(n) && !x.Equal(y) {
 				return n, valueText(x), valueText(y), true
 			}
 		}
@@ -297,6 +297,7 @@ func (v *View) Deleted(t *topic.Topic) {
 	v.mu.Lock()
 	q := v.queues[t.ID]
 	delete(v.queues, t.ID)
+	delete(v.doubt, t.ID)
 	if mine := v.owned[t.Owner]; t.Owner != "" && len(mine) > 0 {
 		if mine = slices.DeleteFunc(mine, func(o *topic.Topic) bool { return o.ID == t.ID }); len(mine) == 0 {
 			delete(v.owned, t.Owner)

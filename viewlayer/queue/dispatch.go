@@ -235,7 +235,7 @@ func (q *Queue) hand(part int, items []item) int {
 			it := &items[k]
 			d := Delivery{
 				Queue: q, Record: it.rec, Timestamp: it.ts, Offset: it.offset, Partition: int32(part), Acquired: it.acquired, Failed: it.failed,
-				Redelivered: it.acquired > 0,
+				Redelivered: it.acquired > 0 || it.offset < q.parts[part].doubt,
 			}
 			if g.claim != nil {
 				d.Lease = Lease{g.claim, int32(j)}

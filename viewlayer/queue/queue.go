@@ -55,6 +55,8 @@ type partition struct {
 	read   bool // the cursor was read
 	// from is where reading goes on: everything between the cursor and it is deleted.
 	from int64
+	// doubt is the offset below which a message may have been out before a crash though the log does not know.
+	doubt int64
 }
 
 // rules are what a queue's declaration says of it.

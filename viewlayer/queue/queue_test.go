@@ -262,7 +262,7 @@ func TestWhatADeadProcessHeldComesBack(t *testing.T) {
 			break
 		}
 	}
-	want := []got{{body: "b", offset: 1, acquired: 1, redelivered: true}, {body: "c", offset: 2, acquired: 1, failed: 1, redelivered: true}, {body: "d", offset: 3}}
+	want := []got{{body: "b", offset: 1, acquired: 1, redelivered: true}, {body: "c", offset: 2, acquired: 1, failed: 1, redelivered: true}, {body: "d", offset: 3, redelivered: true}}
 	var ls []Lease
 	for i := range bodies {
 		ls = append(ls, bodies[i].lease)
