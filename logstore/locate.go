@@ -25,8 +25,9 @@ type located struct {
 
 // step is the part of a read that lies in one segment file.
 type step struct {
-	name string // of the file; empty: nothing left to read
-	end  int64  // offset to go on from after the located batches
+	name   string // of the file; empty: nothing left to read
+	sealed bool   // the file does not grow
+	end    int64  // offset to go on from after the located batches
 }
 
 // visibleNext is the offset behind the shard's last batch that may be read. The store's lock is held.
@@ -158,7 +159,7 @@ func (s *Store) fromSealed(sealed []*sealedSegment, sh Shard, from int64, max in
 	if err := g.index.Seek(&buf.cursor, f, uint64(sh), from); err != nil {
 		return step{}, g.corrupt(err)
 	}
-	st = step{name: g.name, end: from}
+	st = step{name: g.name, sealed: true, end: from}
 	size := 0
 	for len(buf.items) < stepBatches {
 		l, err := buf.cursor.Next()

@@ -52,6 +52,9 @@ func (r *readAhead) read(f *cachedFile, pos, size int64) {
 	}
 }
 
+// keptBytes is how much memory a Buffer keeps whatever is asked for: a batch of published messages is often larger than what a reader asks for at a time.
+const keptBytes = 4 << 20
+
 // gapBytes is how much of other shards' data is read along to save a read call: what a call costs.
 const gapBytes = 8 << 10
 
@@ -75,7 +78,7 @@ func (s *Store) Read(sh Shard, from int64, max int, buf *Buffer) (Chunk, error) 
 		buf = &Buffer{}
 	}
 	buf.bytes, buf.batches = buf.bytes[:0], buf.batches[:0]
-	if cap(buf.bytes) > 4*max && cap(buf.bytes) > 1<<20 {
+	if cap(buf.bytes) > 4*max && cap(buf.bytes) > keptBytes {
 		buf.bytes = nil // one large batch does not make every reader keep its size
 	}
 	c := Chunk{Next: from}
@@ -143,7 +146,7 @@ func (s *Store) load(st *step, buf *Buffer, got *int, max int) error {
 			st.end = buf.items[i].Base
 			return nil
 		}
-		if err := s.loadRun(f, buf.items[i:j], buf); err != nil {
+		if err := s.loadRun(f, st.sealed, buf.items[i:j], buf); err != nil {
 			return err
 		}
 		*got += total
@@ -152,8 +155,8 @@ func (s *Store) load(st *step, buf *Buffer, got *int, max int) error {
 	return nil
 }
 
-// loadRun reads neighbouring batches with one call.
-func (s *Store) loadRun(f *cachedFile, items []located, buf *Buffer) error {
+// loadRun reads neighbouring batches with one call. Behind the end of a file that still grows there is nothing to fetch ahead but space that was put aside.
+func (s *Store) loadRun(f *cachedFile, sealed bool, items []located, buf *Buffer) error {
 	name := f.name
 	start := items[0].Pos
 	last := &items[len(items)-1]
@@ -165,7 +168,9 @@ func (s *Store) loadRun(f *cachedFile, items []located, buf *Buffer) error {
 		}
 		return fmt.Errorf("reading %d bytes at %d of %s: %w", len(p), start, name, err)
 	}
-	buf.ahead.read(f, int64(start), int64(len(p)))
+	if sealed {
+		buf.ahead.read(f, int64(start), int64(len(p)))
+	}
 	for i := range items {
 		it := &items[i]
 		raw := p[it.Pos-start : it.Pos-start+it.Size]
