@@ -29,7 +29,11 @@ type Buffer struct {
 	scratch record.Scratch
 	hint    uint64 // id of the segment that the last step was in
 	ahead   readAhead
+	held    int // bytes that what Read returned last keeps from being freed
 }
+
+// Size returns how many bytes of memory the buffer and what Read last returned hold, spare room included.
+func (b *Buffer) Size() int { return b.held }
 
 // readAhead sees when a file is read from front to back in large pieces, and has the next piece fetched while the last one is looked at: the
 // system's own read-ahead is shorter than a piece.
@@ -61,7 +65,9 @@ const gapBytes = 8 << 10
 // take returns n bytes that stay untouched until the next Read.
 func (b *Buffer) take(n int) []byte {
 	if cap(b.bytes)-len(b.bytes) < n {
-		b.bytes = make([]byte, 0, max(n, 2*cap(b.bytes), 64<<10))
+		// What was taken before stays where it is, so doubling a large one would only hold more.
+		b.bytes = make([]byte, 0, max(n, min(2*cap(b.bytes), 256<<10), 64<<10))
+		b.held += cap(b.bytes)
 	}
 	at := len(b.bytes)
 	b.bytes = b.bytes[:at+n]
@@ -81,6 +87,7 @@ func (s *Store) Read(sh Shard, from int64, max int, buf *Buffer) (Chunk, error) 
 	if cap(buf.bytes) > 4*max && cap(buf.bytes) > keptBytes {
 		buf.bytes = nil // one large batch does not make every reader keep its size
 	}
+	buf.held = cap(buf.bytes)
 	c := Chunk{Next: from}
 	got, strict := 0, true
 	for got == 0 || got < max {
@@ -189,6 +196,7 @@ func (s *Store) loadRun(f *cachedFile, sealed bool, items []located, buf *Buffer
 			if err != nil {
 				return s.corruptRead(name, int64(it.Pos), err)
 			}
+			buf.held += b.Len()
 			if b.Count() == 0 {
 				continue // the live offsets were those of records that are not there, as in a batch from a compacted topic
 			}
