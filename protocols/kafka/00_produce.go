@@ -242,7 +242,10 @@ func (c *call) addTo(txn *logstore.Txn, p *produced) bool {
 		_, next, err := c.server.opts.Store.Bounds(p.shard)
 		var d group.Decision
 		if err == nil {
-			d, err = c.server.opts.Producers.Begin(p.shard, b.ProducerID(), b.ProducerEpoch(), b.BaseSequence(), b.LastOffsetDelta()+1, next)
+			d, err = c.server.opts.Producers.Begin(group.Batch{
+				Shard: p.shard, Since: p.topic.Created, Next: next,
+				ProducerID: b.ProducerID(), Epoch: b.ProducerEpoch(), First: b.BaseSequence(), Count: b.LastOffsetDelta() + 1,
+			})
 		}
 		if err != nil {
 			p.fail(err)

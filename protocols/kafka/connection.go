@@ -41,13 +41,12 @@ type connection struct {
 	ctx    context.Context // ends with the connection
 	cancel context.CancelCauseFunc
 
-	mu     sync.Mutex
-	queue  []*call       // in the order of the requests; the first ones may be answered, and wait to be written
-	held   int64         // bytes of the calls in queue and of those being written
-	parked int           // see call.park; counted when draining
-	ready  chan struct{} // room for one: the first call of queue has its answer
-	room   chan struct{} // room for one: held or the queue has shrunk
-	over   bool          // nothing is written any more
+	mu    sync.Mutex
+	queue []*call       // in the order of the requests; the first ones may be answered, and wait to be written
+	held  int64         // bytes of the calls in queue and of those being written
+	ready chan struct{} // room for one: the first call of queue has its answer
+	room  chan struct{} // room for one: held or the queue has shrunk
+	over  bool          // nothing is written any more
 }
 
 func newConnection(s *Server, nc net.Conn) *connection {

@@ -17,7 +17,6 @@ type scene struct {
 	*rawConn
 	ids     map[string][16]byte // of topics
 	session int32
-	idSteps int64
 	pid     int64
 }
 

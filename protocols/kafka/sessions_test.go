@@ -174,7 +174,9 @@ func TestFetchSessionEpochWraps(t *testing.T) {
 	tp := b.topic("example", nil)
 	r := b.dial()
 	id := r.ask(sessionRequest(12, tp, 0, 0, 0)).(*kmsg.FetchResponse).SessionID
+	b.server.sessions.mu.Lock()
 	s := b.server.sessions.byID[id]
+	b.server.sessions.mu.Unlock()
 	s.mu.Lock()
 	s.epoch = 1<<31 - 1
 	s.mu.Unlock()

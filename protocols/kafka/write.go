@@ -3,6 +3,8 @@ package kafka
 import (
 	"net"
 	"time"
+
+	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
 // answer puts the answer of a call into its place. It never waits.
@@ -35,12 +37,12 @@ func (c *connection) answer(cl *call, head *[]byte, parts [][]byte, release func
 }
 
 // done lets go of what only the handler needed.
-func (cl *call) done() {
-	if f := cl.frame; f != nil && cl.api.key == 0 {
-		cl.frame = nil
+func (c *call) done() {
+	if f := c.frame; f != nil && c.api.key == int16(kmsg.Produce) {
+		c.frame = nil
 		f.giveBack()
 	}
-	cl.req = nil
+	c.req = nil
 }
 
 // wake sends a signal for which one place is kept.

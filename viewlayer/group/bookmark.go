@@ -69,6 +69,7 @@ func (c *Coordinator) Commit(ctx context.Context, r *CommitRequest) (refused []e
 		if err := c.commit(ctx, n, check, some); err != nil {
 			return nil, err
 		}
+		c.counters.bookmarksMoved.Add(int64(len(some)))
 		ops = ops[len(some):]
 	}
 	return refused, nil

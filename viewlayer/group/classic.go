@@ -137,6 +137,7 @@ type classic struct {
 // surroundings are what a machine has from outside.
 type surroundings struct {
 	rules *rules
+	count *counters
 	newID func() string
 	// save stores the group as it is, so that it comes back after a restart. When it fails, what it was to store has not happened.
 	save func() error
@@ -321,6 +322,7 @@ func (g *classic) tick(now time.Time) {
 			continue // the end of another took it along
 		}
 		if at, ok := m.expires(); ok && !now.Before(at) {
+			g.count.membersLost.Add(1)
 			g.removeAndRebalance(now, m, fmt.Sprintf("was not heard of for %v", m.session))
 		}
 	}

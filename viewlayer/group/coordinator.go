@@ -62,8 +62,9 @@ func (o *Options) setDefaults() {
 //
 // A group is in memory while it has members or waits for some. All others are only keys of the store.
 type Coordinator struct {
-	opts  Options
-	rules rules
+	opts     Options
+	rules    rules
+	counters counters
 
 	// mu guards what follows. A group's own lock is taken before it, never while it is held.
 	mu     sync.Mutex
@@ -144,7 +145,7 @@ func (c *Coordinator) lock(n groupName) (*group, error) {
 		}
 		if g == nil {
 			g = &group{name: n, c: c, index: -1}
-			g.classic = *newClassic(n.group, surroundings{&c.rules, c.opts.NewID, g.save, c.opts.Logf})
+			g.classic = *newClassic(n.group, surroundings{&c.rules, &c.counters, c.opts.NewID, g.save, c.opts.Logf})
 			c.groups[n] = g
 			g.mu.Lock() // nobody else has it yet
 			c.mu.Unlock()

@@ -138,7 +138,8 @@ func (e *OutOfOrderSequenceError) Error() string {
 	return fmt.Sprintf("producer %d, epoch %d: sequence %d, the next is %d; batches between them were not stored", e.ProducerID, e.Epoch, e.Got, e.Want)
 }
 
-// UnknownProducerError means that nothing is known of a producer that goes on with a sequence: it was idle for so long that it is forgotten.
+// UnknownProducerError means that nothing is known of a producer that goes on with a sequence: it was idle for so long that it is forgotten, or wrote to a topic of
+// this name that is gone. The client begins anew.
 type UnknownProducerError struct {
 	ProducerID int64
 	Sequence   int32

@@ -31,8 +31,9 @@ type Producers struct {
 	next    int64      // the id to give out next
 	blocked int64      // ids below this one are reserved in the store
 
-	mu     sync.Mutex // guards recent
+	mu     sync.Mutex // guards the two below
 	recent offsetCache
+	given  []idMark // when ids were given out lately, ascending; at most marksKept
 
 	sweeping sweepPlace
 }
@@ -50,6 +51,7 @@ func NewProducers(opts ProducerOptions) (*Producers, error) {
 		return nil, err
 	}
 	p.next, p.blocked = ids.next, ids.next
+	p.given = []idMark{{ids.next, opts.Now().UnixMilli()}}
 	return p, nil
 }
 
@@ -69,22 +71,33 @@ type Duplicate struct {
 	hint        int64 // its offset is this one or a higher one
 }
 
-// Begin decides on a batch with count records (its last offset delta + 1) whose first has the sequence first. next is the shard's next offset as known, and may
-// be too low. Whoever appends commits with the decision's conditions and operations, once for each batch, calls Begin again when the commit is a conflict,
-// and tells Appended when it is ordered.
+// Batch is what somebody wants to append.
+type Batch struct {
+	Shard      logstore.Shard
+	Since      int64 // Unix milliseconds when the shard was made; 0: not known
+	Next       int64 // the shard's next offset as it is known, which may be too low
+	ProducerID int64
+	Epoch      int16
+	First      int32 // sequence of the first record
+	Count      int32 // of the records: the batch's last offset delta + 1
+}
+
+// Begin decides on a batch. Whoever appends it commits with the decision's conditions and operations, once for each batch, calls Begin again when the commit is a
+// conflict, and tells Appended when it is ordered.
 //
 // The error is *OutOfOrderSequenceError, *UnknownProducerError, *InvalidEpochError or *CorruptValueError.
-func (p *Producers) Begin(sh logstore.Shard, producerID int64, epoch int16, first, count int32, next int64) (Decision, error) {
-	if producerID < 0 || epoch < 0 || first < 0 || count < 1 {
+func (p *Producers) Begin(in Batch) (Decision, error) {
+	sh, producerID, epoch, first := in.Shard, in.ProducerID, in.Epoch, in.First
+	if producerID < 0 || epoch < 0 || first < 0 || in.Count < 1 {
 		return Decision{}, &OutOfOrderSequenceError{producerID, epoch, first, 0}
 	}
 	key := producerKey(sh, producerID)
 	raw, known := p.opts.Store.Get(key)
 	now := p.opts.Now()
-	b := batchRange{first, advance(first, count-1), next}
+	b := batchRange{first, advance(first, in.Count-1), in.Next}
 	if !known {
 		if first != 0 {
-			return Decision{}, p.unknown(producerID, epoch, first, now)
+			return Decision{}, p.unknown(&in, now)
 		}
 		s := producerState{epoch: epoch, at: now.UnixMilli(), batches: []batchRange{b}}
 		return Decision{Conditions: []logstore.Condition{logstore.KeyAbsent(key)}, Ops: []logstore.Op{logstore.Put(key, s.encode())}}, nil
@@ -103,17 +116,24 @@ func (p *Producers) Begin(sh logstore.Shard, producerID int64, epoch int16, firs
 	return Decision{Conditions: []logstore.Condition{logstore.KeyIs(key, raw)}, Ops: []logstore.Op{logstore.Put(key, s.encode())}}, nil
 }
 
-// unknown is the error for a producer that goes on where nothing is known of it. An id that is older than states are kept may have been forgotten; the client
-// then begins anew. A younger one has lost its first batch on the way, and is to send that first.
-func (p *Producers) unknown(id int64, epoch int16, first int32, now time.Time) error {
+// unknown is the error for a producer that goes on where nothing is known of it. An id that is older than states are kept may have been forgotten, and one that is
+// older than the shard has written to a topic of this name that is gone; the client then begins anew. Any other has lost its first batch on the way, and is
+// to send that first.
+//
+// DEVIATES: Kafka takes any first sequence where it knows nothing, so that a second batch may be stored whose first is not.
+func (p *Producers) unknown(in *Batch, now time.Time) error {
 	ids, _, err := p.readIDs()
 	if err != nil {
 		return err
 	}
-	if id >= ids.next || id < ids.before(now.Add(-p.opts.Expiry).UnixMilli()) {
-		return &UnknownProducerError{id, first}
+	old := max(in.Since, now.Add(-p.opts.Expiry).UnixMilli())
+	p.mu.Lock()
+	before := max(givenBefore(ids.marks, old), givenBefore(p.given, old))
+	p.mu.Unlock()
+	if in.ProducerID >= ids.next || in.ProducerID < before {
+		return &UnknownProducerError{in.ProducerID, in.First}
 	}
-	return &OutOfOrderSequenceError{id, epoch, first, 0}
+	return &OutOfOrderSequenceError{in.ProducerID, in.Epoch, in.First, 0}
 }
 
 // Appended tells the offset that a batch was given, so that a duplicate of it need not be looked for in the log.

@@ -50,15 +50,32 @@ func (p *Producers) readIDs() (s producerIDs, raw []byte, err error) {
 	return s, raw, r.end()
 }
 
-// before returns an id below which all were given out before the time, in Unix milliseconds.
-func (s *producerIDs) before(at int64) int64 {
+// givenBefore returns an id below which all were given out before the time, in Unix milliseconds, as far as the marks tell.
+func givenBefore(marks []idMark, at int64) int64 {
 	id := int64(0)
-	for _, m := range s.marks {
+	for _, m := range marks {
 		if m.at <= at {
 			id = m.id
 		}
 	}
 	return id
+}
+
+// marksKept bounds the marks in memory. When there are more, every other one goes, so that ids look a little younger than they are.
+const marksKept = 1024
+
+// remember notes that an id was given out now.
+func (p *Producers) remember(id int64) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.given = append(p.given, idMark{id + 1, p.opts.Now().UnixMilli()})
+	if len(p.given) > marksKept {
+		kept := p.given[:0]
+		for i := 1; i < len(p.given); i += 2 {
+			kept = append(kept, p.given[i])
+		}
+		p.given = kept
+	}
 }
 
 // NewID returns a producer id that was never returned before and never will be, whatever crashes. Now and then it waits for the disk.
@@ -72,6 +89,7 @@ func (p *Producers) NewID(ctx context.Context) (int64, error) {
 	}
 	id := p.next
 	p.next++
+	p.remember(id)
 	return id, nil
 }
 

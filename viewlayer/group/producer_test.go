@@ -20,6 +20,7 @@ type shop struct {
 	fs    *vfs.Mem
 	store *logstore.Store
 	sh    logstore.Shard
+	since int64 // when the shard was made
 	p     *Producers
 	now   time.Time
 }
@@ -73,7 +74,7 @@ func (s *shop) produce(id int64, epoch int16, first, count int32, remember bool)
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	d, err := s.p.Begin(s.sh, id, epoch, first, count, next)
+	d, err := s.p.Begin(Batch{s.sh, s.since, next, id, epoch, first, count})
 	if err != nil {
 		return -1, false, err
 	}
@@ -212,7 +213,7 @@ func TestRacingDuplicatesAreStoredOnce(t *testing.T) {
 	s := newShop(t)
 	id := s.newID()
 	for first := range int32(3) {
-		a, err := s.p.Begin(s.sh, id, 0, first, 1, 0)
+		a, err := s.p.Begin(Batch{Shard: s.sh, ProducerID: id, First: first, Count: 1})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -330,6 +331,43 @@ func TestIdleProducersAreForgotten(t *testing.T) {
 	}
 }
 
+// A topic that is deleted and made anew under a producer: the client is told to begin anew, not that something is missing.
+func TestProducerOlderThanItsShardBeginsAnew(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	old := s.newID()
+	if _, _, err := s.produce(old, 0, 0, 3, true); err != nil {
+		t.Fatal(err)
+	}
+	s.now = s.now.Add(time.Second)
+	res, err := s.store.Commit(t.Context(), logstore.Txn{Do: []logstore.Op{logstore.DropShard(s.sh), logstore.Remove("t"), logstore.CreateShard("again")}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.sh, s.since = res.Shard(0), s.now.UnixMilli()
+	s.now = s.now.Add(time.Second)
+	young := s.newID()
+	for _, crash := range []bool{false, true} {
+		if crash {
+			s.crash()
+		}
+		_, _, err = s.produce(old, 0, 3, 1, true)
+		if crash { // when exactly it was given out is not known any more
+			wantError[*OutOfOrderSequenceError](t, err)
+		} else {
+			wantError[*UnknownProducerError](t, err)
+		}
+		_, _, err = s.produce(young, 0, 3, 1, true)
+		wantError[*OutOfOrderSequenceError](t, err)
+	}
+	for range 3 * marksKept {
+		s.newID()
+	}
+	if len(s.p.given) > marksKept {
+		t.Errorf("%d marks are kept", len(s.p.given))
+	}
+}
+
 func TestLocateEndsWithItsContext(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
@@ -348,7 +386,7 @@ func BenchmarkBegin(b *testing.B) {
 	}
 	b.ReportAllocs()
 	for b.Loop() {
-		if _, err := s.p.Begin(s.sh, id, 0, 1, 10, 100); err != nil {
+		if _, err := s.p.Begin(Batch{Shard: s.sh, Next: 100, ProducerID: id, First: 1, Count: 10}); err != nil {
 			b.Fatal(err)
 		}
 	}

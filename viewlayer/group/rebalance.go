@@ -138,19 +138,18 @@ func (g *classic) add(now time.Time, id string, r *JoinRequest, answer joinAnswe
 		g.leader = id
 	}
 	g.grown = true
+	g.said += m.size()
 	g.update(m, r)
 	m.join = answer
 	g.rebalance(now, "member "+id+" joined"+because(r.Reason))
 }
 
 func (g *classic) update(m *member, r *JoinRequest) {
-	if g.byID[m.id] == m && m.protocols != nil {
-		g.said -= m.size()
-	}
-	defer func() { g.said += m.size() }()
+	g.said -= m.size()
 	m.clientID, m.host = r.ClientID, r.Host
 	m.session, m.rebalance = r.Session, r.Rebalance
 	m.protocols = r.Protocols
+	g.said += m.size()
 }
 
 // says reports whether the member said the same before.
@@ -280,6 +279,7 @@ func (g *classic) begin(now time.Time) {
 	for _, m := range slices.Clone(g.members) {
 		if m.join == nil && m.instance == "" {
 			g.note("group '%s' goes on without member %s, which did not join anew in time", g.name, m.id)
+			g.count.membersLost.Add(1)
 			g.remove(m)
 		}
 	}
@@ -292,6 +292,7 @@ func (g *classic) begin(now time.Time) {
 		g.leader = g.members[i].id
 	}
 	g.generation++
+	g.count.generations.Add(1)
 	g.initial, g.deadline = false, time.Time{}
 	if len(g.members) == 0 {
 		g.becomeEmpty(now)

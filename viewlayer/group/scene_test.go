@@ -283,7 +283,7 @@ func (s *stage) describe(w words) {
 	}
 }
 
-// play does one command of a scene. A scene has these: join, sync, heartbeat, leave, commit, fetch, describe, list, delete, remove, topic-gone, pass, sweep, restart,
+// play does one command of a scene. A scene has these: join, sync, heartbeat, leave, commit, fetch, describe, list, delete, remove, topic-gone, pass, sweep, figures, restart,
 // rival, new.
 func (s *stage) play(line string) {
 	fields := strings.Fields(line)
@@ -364,6 +364,8 @@ func (s *stage) play(line string) {
 			s.t.Fatal(err)
 		}
 		s.say("again in %v", next)
+	case "figures":
+		s.say("%+v", s.c.Figures())
 	case "restart":
 		s.restart()
 	case "rival": // another coordinator writes the group

@@ -74,6 +74,8 @@ func (c *Coordinator) sweepGroup(n groupName) error {
 			left = true
 		case e != nil:
 			err = &UnavailableError{n.group, e}
+		default:
+			c.counters.bookmarksForgotten.Add(int64(len(txn.Do)))
 		}
 		txn = logstore.Txn{}
 	}

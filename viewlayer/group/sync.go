@@ -93,6 +93,7 @@ func (g *classic) syncDeadline(now time.Time) {
 	for _, m := range slices.Clone(g.members) {
 		if !m.synced {
 			g.note("group '%s' goes on without member %s, which did not ask for its assignment in time", g.name, m.id)
+			g.count.membersLost.Add(1)
 			g.remove(m)
 			gone = true
 		}
