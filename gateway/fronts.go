@@ -26,6 +26,7 @@ func (g *Gateway) makeFronts() (err error) {
 func (g *Gateway) snapshot() *metrics.Snapshot {
 	s := &metrics.Snapshot{
 		Version: g.opts.Version, Ready: g.ready() == nil, Failed: g.store.Failure() != nil, Store: g.store.Stats(), Queues: g.views.queues.Figures(),
+		Groups: g.views.groups.Figures(),
 	}
 	for _, l := range g.listeners {
 		s.Listeners = append(s.Listeners, metrics.Listener{

@@ -4,6 +4,7 @@ import (
 	"polylog/logstore"
 	"polylog/protocols/amqp"
 	"polylog/protocols/kafka"
+	"polylog/viewlayer/group"
 	"polylog/viewlayer/queue"
 )
 
@@ -23,6 +24,7 @@ type Snapshot struct {
 	Listeners []Listener
 	Store     logstore.Stats
 	Queues    queue.Figures
+	Groups    group.Figures
 	AMQP      *amqp.Figures
 	Kafka     *kafka.Figures
 }
@@ -149,6 +151,12 @@ var rows = []row{
 	counter("polylog_queue_discarded_total", "Messages rejected without going back to their queue.", func(s *Snapshot) int64 { return s.Queues.Discarded }),
 	counter("polylog_queue_over_limit_total", "Messages dropped because they came back more often than their queue's delivery limit.", func(s *Snapshot) int64 { return s.Queues.OverLimit }),
 	counter("polylog_queue_timed_out_total", "Messages held longer than their queue's consumer timeout.", func(s *Snapshot) int64 { return s.Queues.TimedOut }),
+	gauge("polylog_groups", "Consumer groups with members, or waiting for some.", func(s *Snapshot) int64 { return s.Groups.Groups }),
+	counter("polylog_group_generations_total", "Generations of consumer groups that began: rebalances.", func(s *Snapshot) int64 { return s.Groups.Generations }),
+	counter("polylog_group_members_lost_total", "Members of groups that were taken for dead, or were too late.", func(s *Snapshot) int64 { return s.Groups.MembersLost }),
+	counter("polylog_group_bookmarks_moved_total", "Offsets that groups committed.", func(s *Snapshot) int64 { return s.Groups.BookmarksMoved }),
+	counter("polylog_group_bookmarks_forgotten_total", "Committed offsets that were forgotten: of topics that are gone, and of groups that nobody used.",
+		func(s *Snapshot) int64 { return s.Groups.BookmarksForgotten }),
 	counter("polylog_queue_conflicts_total", "Takes that found the cursor moved by somebody else, and tried again.", func(s *Snapshot) int64 { return s.Queues.Conflicts }),
 
 	ofAMQP(Gauge, "polylog_amqp_channels", "Open channels.", func(f *amqp.Figures) int64 { return f.Channels }),
