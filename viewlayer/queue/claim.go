@@ -90,7 +90,7 @@ func (h *Holder) drop(c *claim) {
 	h.mu.Unlock()
 }
 
-// all returns every claim of the holder.
+// all returns every claim of the holder. The acting lock is held.
 func (h *Holder) all() []*claim {
 	h.mu.Lock()
 	defer h.mu.Unlock()

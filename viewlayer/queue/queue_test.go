@@ -558,3 +558,41 @@ func TestConsumersShareByTurns(t *testing.T) {
 	a.await(t, "its half", func() bool { return len(a.got) == 5 })
 	b.await(t, "its half", func() bool { return len(b.got) == 5 })
 }
+
+// The sweep looks at claims while their holder settles them. (Meant for the race detector.)
+func TestSweepBesideSettlements(t *testing.T) {
+	t.Parallel()
+	s := newStand(t)
+	s.declare("q", "x-consumer-timeout", 60_000)
+	h, ctx := s.holder("h"), context.Background()
+	const n = 200
+	for i := range n {
+		s.publish("q", fmt.Sprint(i))
+	}
+	done := make(chan struct{})
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		for {
+			select {
+			case <-done:
+				return
+			default:
+				if _, err := s.v.Sweep(ctx); err != nil {
+					t.Error(err)
+				}
+			}
+		}
+	})
+	for s.ready("q") > 0 {
+		gs := s.takeSome("q", h, 5)
+		s.check(h.Requeue(ctx, []Lease{gs[len(gs)-1].lease}, Nacked))
+		for _, g := range gs[:len(gs)-1] {
+			s.check(h.Settle(ctx, []Lease{g.lease}))
+		}
+		if len(gs) == 1 {
+			s.check(h.Settle(ctx, []Lease{s.get("q", h).lease}))
+		}
+	}
+	close(done)
+	wg.Wait()
+}

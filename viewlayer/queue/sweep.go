@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"polylog/logstore"
@@ -189,31 +190,12 @@ func (h *Holder) retry(ctx context.Context, why Why) error {
 
 // expire gives back what the holder has had for too long.
 func (h *Holder) expire(ctx context.Context) error {
-	now := h.v.now().UnixMilli()
-	var late []*claim
-	for _, c := range h.all() {
-		if t := c.q.rules.timeout; t > 0 && now-c.at >= t.Milliseconds() {
-			late = append(late, c)
-		}
-	}
-	if len(late) == 0 {
-		return nil
-	}
-	h.acting.Lock()
-	late = touchAll(late)
-	told := make([]*claim, len(late))
-	copy(told, late)
-	n := int64(0)
-	for _, c := range late {
-		n += int64(len(c.touched))
-	}
-	err := h.end(ctx, late, &settlement{requeue: true, why: TimedOut})
-	h.acting.Unlock()
+	late, n, err := h.takeBack(ctx, h.v.now().UnixMilli())
 	if err != nil {
 		return err
 	}
 	h.v.counts.timedOut.Add(n)
-	for _, c := range told {
+	for _, c := range late {
 		h.v.logf("queue '%s' in vhost '%s': '%s' held messages longer than the consumer timeout of %v; they are available again",
 			c.q.t.Name, c.q.t.Namespace, h.name, c.q.rules.timeout)
 		if h.expired != nil {
@@ -221,6 +203,22 @@ func (h *Holder) expire(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// takeBack requeues the claims that are older than their queue's consumer timeout, and returns them and how many messages they had.
+func (h *Holder) takeBack(ctx context.Context, now int64) (late []*claim, n int64, err error) {
+	h.acting.Lock()
+	defer h.acting.Unlock()
+	for _, c := range h.all() {
+		if t := c.q.rules.timeout; t > 0 && now-c.at >= t.Milliseconds() {
+			late = append(late, c)
+		}
+	}
+	late = touchAll(late)
+	for _, c := range late {
+		n += int64(len(c.touched))
+	}
+	return late, n, h.end(ctx, slices.Clone(late), &settlement{requeue: true, why: TimedOut})
 }
 
 // rest lets go of a queue that is not in use, or of its memory.
