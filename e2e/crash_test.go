@@ -84,7 +84,14 @@ func crashRun(t *testing.T, b *harness.Broker, kills int) {
 	w.take, w.endTake = context.WithCancel(t.Context())
 	w.feed, w.endFeed = context.WithCancel(t.Context())
 	w.read, w.done = context.WithCancel(t.Context())
-	defer func() { w.endTake(); w.endFeed(); w.done() }()
+	defer func() {
+		w.endTake()
+		w.endFeed()
+		w.done()
+		w.takers.Wait()
+		w.feeders.Wait()
+		w.rest.Wait()
+	}()
 	createTopic(t, b, crashEvents, 3)
 	ch := openChannel(t, dialAMQP(t, b))
 	for name, args := range crashQueues {
@@ -98,7 +105,7 @@ func crashRun(t *testing.T, b *harness.Broker, kills int) {
 		}
 	}
 	w.awaitWork()
-	w.end()
+	w.end(r)
 	t.Log(w.ledger.summary())
 	if !t.Failed() {
 		w.drain()
@@ -150,7 +157,7 @@ func (w *crashWorld) begin(r *rand.Rand) {
 }
 
 // end stops the clients: those who take first, so that something is left to be found after one more crash.
-func (w *crashWorld) end() {
+func (w *crashWorld) end(r *rand.Rand) {
 	w.endTake()
 	w.takers.Wait()
 	before := w.ledger.counts()
@@ -160,7 +167,7 @@ func (w *crashWorld) end() {
 		}
 		return nil
 	})
-	w.kill()
+	w.kill(r)
 	w.endFeed()
 	w.feeders.Wait()
 	w.await("the group to read everything that was produced", func() error {
@@ -206,16 +213,20 @@ func (w *crashWorld) awaitWork() {
 func (w *crashWorld) killAtWork(r *rand.Rand) {
 	w.awaitWork()
 	w.pause(w.read, time.Duration(r.IntN(300_000))*time.Microsecond)
-	w.kill()
+	w.kill(r)
 }
 
-// kill kills the broker, starts it again and looks at the bookmarks.
-func (w *crashWorld) kill() {
+// kill kills the broker, sometimes once more while it starts, starts it again and looks at the bookmarks.
+func (w *crashWorld) kill(r *rand.Rand) {
 	if w.b.Ended() {
 		w.t.Fatal("the broker has ended by itself")
 	}
 	must(w.t, w.b.Kill())
 	w.ledger.nextLife() // before the start: who connects from now on connects to the next life
+	if r.IntN(4) == 0 {
+		must(w.t, w.b.StartAndKill(time.Duration(r.IntN(60))*time.Millisecond))
+		w.ledger.nextLife()
+	}
 	must(w.t, w.b.Start())
 	w.checkBookmarks()
 }
@@ -279,7 +290,7 @@ func (w *crashWorld) publisher(queue string, r *rand.Rand) {
 		}
 		for w.feed.Err() == nil {
 			waits := map[queued]*amqp.DeferredConfirmation{}
-			for range 1 + r.IntN(20) {
+			for range 1 + r.IntN(8) {
 				m := queued{queue, fmt.Sprint(queue, "-", serial)}
 				serial++
 				w.ledger.publishing(m)
@@ -300,7 +311,10 @@ func (w *crashWorld) publisher(queue string, r *rand.Rand) {
 			if conn.IsClosed() {
 				return
 			}
-			w.pause(w.feed, time.Duration(r.IntN(15))*time.Millisecond)
+			// Mostly there is no pause, so that at any moment something has just been confirmed; but those who consume shall keep up.
+			if r.IntN(5) == 0 {
+				w.pause(w.feed, time.Duration(r.IntN(20))*time.Millisecond)
+			}
 		}
 	})
 }
@@ -510,7 +524,10 @@ func (w *crashWorld) producer(number int, r *rand.Rand) {
 			serial++
 			w.ledger.publishing(queued{crashEvents, id})
 			rec := &kgo.Record{Partition: int32(r.IntN(3)), Value: []byte(id + "." + strings.Repeat("x", r.IntN(500)))}
-			c.Produce(w.t.Context(), rec, func(rec *kgo.Record, err error) {
+			c.Produce(w.read, rec, func(rec *kgo.Record, err error) {
+				if w.read.Err() != nil { // the test has given up
+					return
+				}
 				if err != nil {
 					w.t.Errorf("record %s: %v; an idempotent producer's records should all get through in the end", id, err)
 					return
@@ -521,9 +538,9 @@ func (w *crashWorld) producer(number int, r *rand.Rand) {
 		}
 		w.pause(w.feed, time.Duration(r.IntN(20))*time.Millisecond)
 	}
-	ctx, cancel := context.WithTimeout(w.t.Context(), patience)
+	ctx, cancel := context.WithTimeout(w.read, patience)
 	defer cancel()
-	if err := c.Flush(ctx); err != nil {
+	if err := c.Flush(ctx); err != nil && w.read.Err() == nil {
 		w.t.Errorf("producer %d: %v", number, err)
 	}
 }

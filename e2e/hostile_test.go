@@ -314,20 +314,52 @@ func hugeFrames(t *testing.T, b *harness.Broker, _ *rand.Rand) {
 	}
 }
 
-// deaf is a connection that stops reading when it is told to.
+// deaf is a connection that can stop reading.
 type deaf struct {
 	net.Conn
-	stopped chan struct{}
+	mu      sync.Mutex
+	reading chan struct{} // closed while it reads
 	closed  chan struct{}
 	once    sync.Once
 }
 
+// dialDeaf connects to AMQP and opens a channel.
+func dialDeaf(t testing.TB, b *harness.Broker) (*amqp.Channel, *deaf) {
+	t.Helper()
+	d := &deaf{closed: make(chan struct{}), reading: make(chan struct{})}
+	close(d.reading)
+	conn, err := amqp.DialConfig("amqp://guest:guest@"+b.AMQP+"/", amqp.Config{Heartbeat: -1, Dial: func(network, addr string) (net.Conn, error) {
+		c, err := amqp.DefaultDial(5*time.Second)(network, addr)
+		d.Conn = c
+		return d, err
+	}})
+	must(t, err)
+	t.Cleanup(func() { d.Close() })
+	return openChannel(t, conn), d
+}
+
+// stop makes it read nothing any more, but for a read that waits already.
+func (d *deaf) stop() {
+	d.mu.Lock()
+	d.reading = make(chan struct{})
+	d.mu.Unlock()
+}
+
+// goOn makes it read again.
+func (d *deaf) goOn() {
+	d.mu.Lock()
+	close(d.reading)
+	d.mu.Unlock()
+}
+
 func (d *deaf) Read(p []byte) (int, error) {
+	d.mu.Lock()
+	reading := d.reading
+	d.mu.Unlock()
 	select {
-	case <-d.stopped:
-		<-d.closed
+	case <-reading:
+	case <-d.closed:
 		return 0, net.ErrClosed
-	default:
 	}
 	return d.Conn.Read(p)
 }
@@ -346,17 +378,8 @@ func deafSubscribers(t *testing.T, b *harness.Broker, _ *rand.Rand) {
 		publishConfirmed(t, conn, "backlog", slices.Repeat([]string{strings.Repeat("x", 16<<10)}, 800)...) // 128 MiB in all
 	}
 	for i := range 60 {
-		d := &deaf{stopped: make(chan struct{}), closed: make(chan struct{})}
-		conn, err := amqp.DialConfig("amqp://guest:guest@"+b.AMQP+"/", amqp.Config{Heartbeat: -1, Dial: func(network, addr string) (net.Conn, error) {
-			c, err := amqp.DefaultDial(5*time.Second)(network, addr)
-			d.Conn = c
-			return d, err
-		}})
-		must(t, err)
-		ch, err := conn.Channel()
-		must(t, err)
-		close(d.stopped)
-		t.Cleanup(func() { d.Close() })
+		ch, d := dialDeaf(t, b)
+		d.stop()
 		if _, err := ch.Consume("backlog", fmt.Sprint("deaf ", i), i%2 == 0, false, false, true, nil); err != nil {
 			t.Error(err)
 		}

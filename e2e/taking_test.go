@@ -45,7 +45,7 @@ import (
 //	a dropped socket waited for minutes                    | TestDroppedSocketGivesBackAtOnce
 //	deletions did not reach replicas                       | TestKafkaDoesNotSeeWhatWasSettled; there are no replicas yet
 //	a queue with several partitions lost count             | TestTopicOfSeveralPartitionsKeepsCount
-//	a Kafka reader that met only deleted offsets spun      | TestReaderOfDeletedOffsetsMovesOnAndWaits, kafka.TestFetchOfDeletedOffsetsWaitsAndDoesNotSpin
+//	a Kafka reader that met only deleted offsets spun      | TestReaderOfDeletedOffsetsMovesOnAndWaits, kafka.TestFetchOfDeletedOffsetsMovesOnAndDoesNotSpin
 //	all acknowledgements went through one map of the node  | amqp.TestLedgerAgreesWithAListOfTags, amqp.TestLedgerStaysSmallBehindAnOldEntry
 
 // TestEveryMessageIsSettledOnceByManyTakers lets Gets and consumers of several connections take from one queue at the same time. Each message reaches one of them, once, is
@@ -184,6 +184,7 @@ func TestGetAndConsumeShareProgress(t *testing.T) {
 	expect(d, 3)
 	expect(get(t, gets, "orders"), 4)
 	must(t, first.Nack(false, true)) // the lowest that waits now
+	ready(t, gets, "orders")         // its place in the order is before the acknowledgement of the other connection
 	must(t, d.Ack(false))
 	d = next(t, ds)
 	expect(d, 0)
@@ -806,5 +807,160 @@ func TestReaderOfDeletedOffsetsMovesOnAndWaits(t *testing.T) {
 	}
 	if n := count.n.Load(); n > 3 {
 		t.Errorf("it took %d fetches over 999 settled messages", n)
+	}
+}
+
+// TestNothingIsLostUnderBackPressure has two consumers without a limit on a queue of which they get more than sockets and buffers hold. One stops reading: the other gets all
+// but what the first has on its way, in order; the first gets the rest of it when it reads on; and each message comes once.
+func TestNothingIsLostUnderBackPressure(t *testing.T) {
+	t.Parallel()
+	const messages, size = 2500, 16 << 10 // 40 MiB
+	b := harness.Start(t, harness.Options{Args: []string{"--set", "amqp.delivery_buffer=64KiB"}})
+	conn := dialAMQP(t, b)
+	admin := openChannel(t, conn)
+	declare(t, admin, "orders", nil)
+	slow, sock := dialDeaf(t, b)
+	late, err := slow.Consume("orders", "", false, false, false, false, nil)
+	must(t, err)
+	sock.stop()
+	bodies := numbered("m", messages)
+	for i := range bodies {
+		bodies[i] += " " + strings.Repeat("x", size)
+	}
+	publishConfirmed(t, conn, "orders", bodies...)
+	came := map[string]bool{}
+	took := func(d amqp.Delivery, last int) int {
+		t.Helper()
+		text, _, _ := strings.Cut(strings.TrimPrefix(string(d.Body), "m "), " ")
+		n, err := strconv.Atoi(text)
+		must(t, err)
+		if n <= last || came[text] || d.Redelivered || len(d.Body) < size {
+			t.Fatalf("message %d of %d bytes came behind %d, twice: %v, redelivered %v", n, len(d.Body), last, came[text], d.Redelivered)
+		}
+		came[text] = true
+		must(t, d.Ack(false))
+		return n
+	}
+	quick, err := openChannel(t, conn).Consume("orders", "", false, false, false, false, nil)
+	must(t, err)
+	last := -1
+	await(t, "the consumer that reads to have all but what the other one has", func() error {
+		for {
+			select {
+			case d := <-quick:
+				last = took(d, last)
+				continue
+			default:
+			}
+			if n := ready(t, admin, "orders"); n > 0 {
+				return fmt.Errorf("%d messages wait", n)
+			}
+			return nil
+		}
+	})
+	select {
+	case <-slow.NotifyClose(make(chan *amqp.Error, 1)):
+		t.Fatal("the consumer that did not read for a moment was cut off")
+	default:
+	}
+	t.Logf("%d messages were on their way to the consumer that did not read", messages-len(came))
+	sock.goOn()
+	last, both := -1, last
+	for len(came) < messages {
+		select {
+		case d := <-late:
+			last = took(d, last)
+		case d := <-quick:
+			both = took(d, both)
+		case <-time.After(patience):
+			t.Fatalf("%d of %d messages came", len(came), messages)
+		}
+	}
+	if last < 0 {
+		t.Error("the slow consumer got nothing")
+	}
+	await(t, "the queue to be empty", func() error {
+		first, next := bounds(t, b, "orders")
+		if first[0] != messages || next[0] != messages {
+			return fmt.Errorf("its bounds are %d and %d", first[0], next[0])
+		}
+		return nil
+	})
+	awaitNoClaims(t, b)
+}
+
+// TestCountersSurviveRestartAndCrash gives a message back in several ways, with an orderly end and a crash of the broker between them: x-acquired-count counts every return,
+// x-delivery-count those that speak against the message.
+func TestCountersSurviveRestartAndCrash(t *testing.T) {
+	t.Parallel()
+	b := harness.Start(t, harness.Options{})
+	ch := openChannel(t, dialAMQP(t, b))
+	declare(t, ch, "jobs", amqp.Table{"x-queue-type": "quorum"})
+	declare(t, ch, "other", nil)
+	publishConfirmed(t, dialAMQP(t, b), "jobs", "m")
+	expect := func(acquired, failed int64) amqp.Delivery {
+		t.Helper()
+		d := get(t, ch, "jobs")
+		a, _ := d.Headers["x-acquired-count"].(int64)
+		f, _ := d.Headers["x-delivery-count"].(int64)
+		if a != acquired || f != failed || d.Redelivered != (acquired > 0) {
+			t.Errorf("acquired %d times and failed %d times before, redelivered %v; expected %d, %d", a, f, d.Redelivered, acquired, failed)
+		}
+		return d
+	}
+	must(t, expect(0, 0).Reject(true))
+	must(t, expect(1, 1).Nack(false, true))
+	must(t, expect(2, 1).Reject(true))
+	d := expect(3, 2)
+	must(t, ch.Recover(true)) // another return that says nothing against it
+	must(t, b.Restart())
+	ch = openChannel(t, dialAMQP(t, b))
+	d = expect(4, 2)
+	publishConfirmed(t, dialAMQP(t, b), "other", "so that the claim is on the disk")
+	must(t, b.Kill())
+	must(t, b.Start())
+	ch = openChannel(t, dialAMQP(t, b))
+	d = expect(5, 2)
+	must(t, d.Ack(false))
+	expectEmpty(t, ch, "jobs")
+	awaitNoClaims(t, b)
+}
+
+// TestMessageThatBreaksItsConsumersIsDropped has a message whose consumers break off each time, in a queue with a delivery limit of 3: it is delivered four times, with a restart
+// half-way, and then it is gone, and counted.
+func TestMessageThatBreaksItsConsumersIsDropped(t *testing.T) {
+	t.Parallel()
+	b := harness.Start(t, harness.Options{})
+	conn := dialAMQP(t, b)
+	declare(t, openChannel(t, conn), "jobs", amqp.Table{"x-delivery-limit": int32(3)})
+	publishConfirmed(t, conn, "jobs", "poison", "good")
+	for i := range 4 {
+		if i == 2 {
+			must(t, b.Restart())
+		}
+		c := dialToDrop(t, b)
+		d := get(t, openChannel(t, c.Connection), "jobs")
+		if string(d.Body) != "poison" || d.Redelivered != (i > 0) {
+			t.Fatalf("delivery %d is %q, redelivered %v", i, d.Body, d.Redelivered)
+		}
+		c.drop()
+		admin := openChannel(t, dialAMQP(t, b))
+		await(t, "the broker to notice", func() error {
+			if n, want := ready(t, admin, "jobs"), 2-i/3; n != want {
+				return fmt.Errorf("%d messages wait, expected %d", n, want)
+			}
+			return nil
+		})
+	}
+	ch := openChannel(t, dialAMQP(t, b))
+	d := get(t, ch, "jobs")
+	if string(d.Body) != "good" || d.Redelivered {
+		t.Errorf("behind it came %q, redelivered %v", d.Body, d.Redelivered)
+	}
+	must(t, d.Ack(false))
+	expectEmpty(t, ch, "jobs")
+	awaitNoClaims(t, b)
+	if n, err := figure(b, "polylog_queue_over_limit_total"); err != nil || n != 1 {
+		t.Errorf("the counter of dropped messages is %v, %v", n, err)
 	}
 }

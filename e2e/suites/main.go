@@ -75,13 +75,13 @@ func (r *runner) runSuite(ctx context.Context, s suite) error {
 		return err
 	}
 	fmt.Printf("\n%s %s against %s at %s\n", s.name, s.version, name, address)
-	result, err := s.run(ctx, address, r.only)
+	known, excluded := s.known, s.excluded
+	if r.peers {
+		known, excluded = s.knownOfPeer, nil
+	}
+	result, err := s.run(ctx, address, r.only, excluded)
 	if err := errors.Join(err, end()); err != nil {
 		return err
-	}
-	known := s.known
-	if r.peers {
-		known = s.knownOfPeer
 	}
 	for _, t := range result.tests {
 		reason, isKnown := known[t.name]
@@ -109,7 +109,7 @@ func (r *runner) runSuite(ctx context.Context, s suite) error {
 			r.failed++
 			fmt.Printf("FAIL  %s is a known failure and did not run\n", name)
 		}
-		for _, name := range s.excluded {
+		for _, name := range excluded {
 			r.skipped++
 			fmt.Printf("known %s: not run: %s\n", name, s.whyExcluded)
 		}
@@ -137,7 +137,7 @@ func parentKnown(name string, known map[string]string) bool {
 // broker starts what the suite is run against.
 func (r *runner) broker(s suite) (address, name string, end func() error, err error) {
 	if !r.peers {
-		b, err := harness.Launch(harness.Options{})
+		b, err := harness.Launch(harness.Options{Args: s.serveArgs})
 		if err != nil {
 			return "", "", nil, err
 		}
@@ -154,10 +154,9 @@ func (r *runner) broker(s suite) (address, name string, end func() error, err er
 	}
 	var p *harness.Peer
 	if s.speaksKafka {
-		p, err = harness.LaunchKafka()
+		p, err = harness.LaunchKafka(s.peerConfig...)
 	} else {
-		// The suite's tests of reconnection close connections through this, at this port.
-		p, err = harness.LaunchRabbitMQ("management.tcp.ip = 127.0.0.1", "management.tcp.port = 15672")
+		p, err = harness.LaunchRabbitMQ(s.peerConfig...)
 	}
 	if err != nil {
 		return "", "", nil, err

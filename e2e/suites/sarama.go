@@ -23,52 +23,48 @@ const (
 	proxies      = 5
 	proxyFirst   = 29091 // fixed in the suite
 	kafkaVersion = "4.1.0"
+
+	saramaProxied = "127.0.0.1:29091" // proxyFirst: what the broker tells clients
 )
 
-func prepareSarama(ctx context.Context, module, address string) (env, args []string, end func() error, err error) {
+func prepareSarama(ctx context.Context, module, address string) (run string, env []string, end func() error, err error) {
 	temp, err := os.MkdirTemp("", "polylog-sarama-")
 	if err != nil {
-		return nil, nil, nil, err
+		return "", nil, nil, err
 	}
-	overlay, err := oneCopy(module, temp)
-	if err != nil {
-		return nil, nil, nil, errors.Join(err, os.RemoveAll(temp))
+	run = filepath.Join(temp, "sarama")
+	if err := oneCopy(module, run); err != nil {
+		return "", nil, nil, errors.Join(err, os.RemoveAll(temp))
 	}
 	api, stop, err := startProxy(ctx, temp, address)
 	end = func() error { return errors.Join(stop(), os.RemoveAll(temp)) }
 	if err != nil {
-		return nil, nil, nil, errors.Join(err, end())
+		return "", nil, nil, errors.Join(err, end())
 	}
-	return []string{"TOXIPROXY_ADDR=http://" + api, "KAFKA_VERSION=" + kafkaVersion}, []string{"-overlay", overlay}, end, nil
+	return run, []string{"TOXIPROXY_ADDR=http://" + api, "KAFKA_VERSION=" + kafkaVersion}, end, nil
 }
 
-// oneCopy writes the sources that ask for several copies anew, and the overlay that takes their place.
-func oneCopy(module, temp string) (overlay string, err error) {
-	sources, err := filepath.Glob(filepath.Join(module, "functional*_test.go"))
-	if err != nil {
-		return "", err
+// oneCopy copies the module to folder, with tests that ask for three copies of a topic made to ask for one.
+func oneCopy(module, folder string) error {
+	if err := os.CopyFS(folder, os.DirFS(module)); err != nil {
+		return err
 	}
-	replace := map[string]string{}
+	sources, err := filepath.Glob(filepath.Join(folder, "functional*_test.go"))
+	if err != nil {
+		return err
+	}
 	for _, name := range sources {
 		text, err := os.ReadFile(name)
 		if err != nil {
-			return "", err
+			return err
 		}
-		changed := bytes.ReplaceAll(text, []byte("ReplicationFactor: 3,"), []byte("ReplicationFactor: 1,"))
-		if bytes.Equal(changed, text) {
-			continue
-		}
-		replace[name] = filepath.Join(temp, filepath.Base(name))
-		if err := os.WriteFile(replace[name], changed, 0o600); err != nil {
-			return "", err
+		text = bytes.ReplaceAll(text, []byte("ReplicationFactor: 3,"), []byte("ReplicationFactor: 1,"))
+		// The module cache is read only, and so is a copy of it.
+		if err := errors.Join(os.Remove(name), os.WriteFile(name, text, 0o600)); err != nil {
+			return err
 		}
 	}
-	text, err := json.Marshal(map[string]any{"Replace": replace})
-	if err != nil {
-		return "", err
-	}
-	overlay = filepath.Join(temp, "overlay.json")
-	return overlay, os.WriteFile(overlay, text, 0o600)
+	return nil
 }
 
 // startProxy builds and starts the proxy, with all its ports leading to address.

@@ -22,17 +22,20 @@ type suite struct {
 	folder                string   // of the package in the module
 	args                  []string // of go test
 	speaksKafka           bool
+	serveArgs             []string // of polylog serve
+	peerConfig            []string // lines of RabbitMQ's or Kafka's configuration
 	limit                 time.Duration
 
 	// excluded are tests that would end the test process and so are not run.
+	// A peer is given them.
 	excluded    []string
 	whyExcluded string
 
 	// known are the tests that fail, with the reason; knownOfPeer those that fail against RabbitMQ or Kafka.
 	known, knownOfPeer map[string]string
 
-	// prepare gets the module's folder and the broker's address and returns environment and further arguments; end undoes it.
-	prepare func(ctx context.Context, module, address string) (env, args []string, end func() error, err error)
+	// prepare gets the module's folder and the broker's address. It returns the folder to run the suite in and its environment; end undoes it.
+	prepare func(ctx context.Context, module, address string) (run string, env []string, end func() error, err error)
 }
 
 func nothing() error { return nil }
@@ -40,21 +43,27 @@ func nothing() error { return nil }
 var suites = []suite{
 	{
 		name: "amqp091-go", module: "github.com/rabbitmq/amqp091-go", version: "v1.16.0", folder: ".", args: []string{"-tags", "integration"}, limit: 8 * time.Minute,
-		excluded: amqp091Excluded, whyExcluded: amqp091WhyExcluded, known: amqp091Known,
-		prepare: func(_ context.Context, _, address string) (env, args []string, end func() error, err error) {
-			return []string{"AMQP_URL=amqp://guest:guest@" + address + "/"}, nil, nothing, nil
+		// The suite's tests of reconnection close connections through the management API, at this port.
+		peerConfig: []string{"management.tcp.ip = 127.0.0.1", "management.tcp.port = 15672"},
+		excluded:   amqp091Excluded, whyExcluded: amqp091WhyExcluded, known: amqp091Known,
+		prepare: func(_ context.Context, module, address string) (run string, env []string, end func() error, err error) {
+			return module, []string{"AMQP_URL=amqp://guest:guest@" + address + "/"}, nothing, nil
 		},
 	},
 	{
-		name: "kgo", module: "github.com/twmb/franz-go", version: "v1.22.3", folder: "pkg/kgo", speaksKafka: true, limit: 9 * time.Minute, known: kgoKnown,
-		prepare: func(_ context.Context, _, address string) (env, args []string, end func() error, err error) {
+		name: "kgo", module: "github.com/twmb/franz-go", version: "v1.22.3", folder: "pkg/kgo", speaksKafka: true, limit: 9 * time.Minute,
+		excluded: kgoExcluded, whyExcluded: kgoWhyExcluded, known: kgoKnown,
+		prepare: func(_ context.Context, module, address string) (run string, env []string, end func() error, err error) {
 			// The default of 500,000 records is for a cluster on several machines.
-			return []string{"KGO_SEEDS=" + address, "KGO_TEST_RF=1", "KGO_TEST_RECORDS=20000", "KGO_LOG_LEVEL=none"}, nil, nothing, nil
+			return module, []string{"KGO_SEEDS=" + address, "KGO_TEST_RF=1", "KGO_TEST_RECORDS=20000", "KGO_LOG_LEVEL=none"}, nothing, nil
 		},
 	},
 	{
 		name: "sarama", module: "github.com/IBM/sarama", version: "v1.61.1", folder: ".", args: []string{"-tags", "functional"}, speaksKafka: true, limit: 9 * time.Minute,
-		known: saramaKnown, knownOfPeer: saramaKnownOfPeer, prepare: prepareSarama,
+		// As its own cluster is set up: clients are led through the proxy, and no topic is made by asking for it.
+		serveArgs:  []string{"--set", "kafka.advertise=" + saramaProxied, "--set", "kafka.auto_create_topics=false"},
+		peerConfig: []string{"advertised.listeners=PLAINTEXT://" + saramaProxied, "auto.create.topics.enable=false"},
+		known:      saramaKnown, knownOfPeer: saramaKnownOfPeer, prepare: prepareSarama,
 	},
 }
 
@@ -74,19 +83,18 @@ func (s suite) moduleFolder(ctx context.Context) (string, error) {
 }
 
 // run runs the suite.
-func (s suite) run(ctx context.Context, address, only string) (*result, error) {
+func (s suite) run(ctx context.Context, address, only string, excluded []string) (*result, error) {
 	module, err := s.moduleFolder(ctx)
 	if err != nil {
 		return nil, err
 	}
-	env, more, end, err := s.prepare(ctx, module, address)
+	module, env, end, err := s.prepare(ctx, module, address)
 	if err != nil {
 		return nil, err
 	}
 	args := append([]string{"test", "-json", "-count=1", "-timeout", s.limit.String()}, s.args...)
-	args = append(args, more...)
-	if len(s.excluded) > 0 {
-		args = append(args, "-skip", "^("+strings.Join(s.excluded, "|")+")$")
+	if len(excluded) > 0 {
+		args = append(args, "-skip", "^("+strings.Join(excluded, "|")+")$")
 	}
 	if only != "" {
 		args = append(args, "-run", only)

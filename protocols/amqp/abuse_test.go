@@ -256,3 +256,66 @@ func TestNoGoroutineOutlivesItsConnection(t *testing.T) {
 	}
 	until(t, "all goroutines end", func() bool { return b.server.Figures().Connections == 0 && runtime.NumGoroutine() <= before+2 })
 }
+
+func TestHalfSentMessagesOfAConnectionAreBounded(t *testing.T) {
+	t.Parallel()
+	b := newBroker(t, func(o *Options) { o.Limits.MessageMax = 100_000 })
+	declare(t, b.open(), "orders")
+	r := b.login()
+	// begin is a message without its body, body a piece of one.
+	begin := func(channel uint16, size int) []byte {
+		m := (&wire.BasicPublish{RoutingKey: []byte("orders")}).AppendFrame(nil, channel)
+		m = wire.AppendContent(m, channel, []byte{0, 0}, make([]byte, size), 0)
+		return m[:len(m)-size-wire.FrameOverhead]
+	}
+	body := func(channel uint16, n int) []byte {
+		all := wire.AppendContent(nil, channel, []byte{0, 0}, make([]byte, n), 0)
+		return all[len(all)-n-wire.FrameOverhead:]
+	}
+	for ch := uint16(1); ch <= 8; ch++ {
+		r.channel(ch)
+		r.write(begin(ch, 100_000))
+		r.write(body(ch, 90_000))
+	}
+	// They can be ended, and make room by that.
+	for ch := uint16(1); ch <= 8; ch++ {
+		r.write(body(ch, 10_000))
+	}
+	b.ready("orders", 8)
+	for ch := uint16(1); ch <= 9; ch++ {
+		if ch == 9 {
+			r.channel(ch)
+		}
+		r.write(begin(ch, 100_000))
+		r.write(body(ch, 99_000))
+	}
+	r.closed(wire.ResourceError)
+}
+
+func TestReturnsPileUpNoHigherThanTheLimit(t *testing.T) {
+	t.Parallel()
+	b := newBroker(t, func(o *Options) { o.Limits.WriteBytes = 64 << 10 })
+	own := b.open()
+	declare(t, own, "own")
+	r := b.login()
+	r.channel(1)
+	m := (&wire.BasicPublish{RoutingKey: []byte("nowhere"), Mandatory: true}).AppendFrame(nil, 1)
+	m = wire.AppendContent(m, 1, []byte{0, 0}, make([]byte, 100_000), 131072)
+	written := 0
+	if err := r.sock.SetWriteDeadline(time.Now().Add(500 * time.Millisecond)); err != nil {
+		t.Fatal(err)
+	}
+	for { // what is returned is not read: before long nothing more is taken
+		n, err := r.sock.Write(m)
+		written += n
+		if err != nil {
+			break
+		}
+		if written > 100<<20 {
+			t.Fatal("it takes without end")
+		}
+	}
+	if worst := roundTrips(t, own, "own", 50); worst > 5*time.Second {
+		t.Errorf("another client waited for %v", worst)
+	}
+}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"sync"
+	"sync/atomic"
 
 	"polylog/protocols/amqp/wire"
 	"polylog/viewlayer/message"
@@ -32,13 +33,14 @@ type channel struct {
 	silent    bool              // nothing more is written but the close; out guards it, and what follows
 	converter message.Converter //
 	delivered message.Delivered
-	size      int // of the deliveries' frames lately, on average, in bytes
+	size      atomic.Int64 // of the deliveries' frames lately, on average, in bytes
 
 	run run // of confirms in the gathering that is being filled; the publisher guards it
 }
 
 func newChannel(c *connection, id uint16) *channel {
-	ch := &channel{c: c, id: id, consumers: map[string]*consumer{}, size: sizeAtFirst}
+	ch := &channel{c: c, id: id, consumers: map[string]*consumer{}}
+	ch.size.Store(sizeAtFirst)
 	ch.ledger.init(c.s.limits.UnackedMax)
 	ch.converter.PropertiesMax = c.frameMax - propertiesRoom
 	ch.holder = c.s.o.Queues.NewHolder(fmt.Sprintf("amqp %v channel %d", c.sock.RemoteAddr(), id), ch.expired)
@@ -93,6 +95,7 @@ func (ch *channel) takeClosing(id wire.MethodID, args []byte) error {
 		ch.forget()
 	case wire.ChannelCloseID: // it crossed ours; ours is still to be answered
 		ch.c.out.End((&wire.ChannelCloseOk{}).AppendFrame(ch.c.out.Begin(), ch.id))
+		return ch.c.out.Await()
 	}
 	return nil
 }
@@ -143,7 +146,7 @@ func (ch *channel) fail(e *exception) error {
 		return explain(err)
 	}
 	ch.closing = true
-	ch.content.reset()
+	ch.forgetContent()
 	ch.silence()
 	ch.c.out.End((&wire.ChannelClose{
 		ReplyCode: uint16(e.code), ReplyText: e.replyText(), ClassID: e.method.Class(), MethodID: e.method.Method(),
@@ -153,7 +156,7 @@ func (ch *channel) fail(e *exception) error {
 		return explain(err)
 	}
 	ch.release(queue.ChannelClosed)
-	return nil
+	return ch.c.out.Await()
 }
 
 // cancelConsumers takes all consumers away. Nothing is delivered any more when it returns.

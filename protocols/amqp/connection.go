@@ -22,7 +22,7 @@ import (
 type connection struct {
 	s    *Server
 	sock net.Conn
-	name string // the two addresses, for people
+	name string // the two addresses, and what the client calls itself; for people
 	// owner names the connection among all of this process: exclusive queues belong to it.
 	owner string
 
@@ -47,8 +47,8 @@ type connection struct {
 
 	routes     []*topic.Topic // scratch of publish
 	properties message.Properties
-	keys       [][]byte
 	taken      []entry // scratch of acknowledgements
+	unfinished int     // bytes of messages that are half received, over all channels
 
 	gone    chan struct{} // closed when the connection is being taken down: nothing is worth waiting for
 	goneOne sync.Once
@@ -156,13 +156,19 @@ func (c *connection) run() {
 	switch {
 	case errors.Is(err, errClosed):
 		why = queue.ChannelClosed
+		c.publisher.flush() //nolint:errcheck // what fails is refused, or the end tells
 	case errors.As(err, &told):
 		why = queue.ChannelClosed
 		c.sayGoodbye(told)
+	case c.out.Err() != nil: // closeSocket says it
 	case errors.Is(err, os.ErrDeadlineExceeded) && c.opened:
 		c.s.counts.heartbeatsMissed.Add(1)
 		c.s.o.Logf("connection %s: closed, nothing came from the client for %v, two heartbeats", c.name, c.silence)
 	case errors.Is(err, io.EOF) && !c.opened: // a port scan, a health check
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		c.s.o.Logf("connection %s: closed, it was not opened within %v", c.name, c.s.limits.HandshakeTimeout)
+	case errors.Is(err, errRefused):
+		c.s.o.Logf("connection %s: %v", c.name, err)
 	default:
 		c.s.o.Logf("connection %s: lost: %v", c.name, err)
 	}
@@ -343,6 +349,9 @@ func (c *connection) drained() {
 	c.mu.Lock()
 	woken := c.starved
 	c.starved = nil
+	for _, to := range woken {
+		to.starved = false
+	}
 	c.mu.Unlock()
 	wake(woken)
 }
@@ -351,12 +360,10 @@ func (c *connection) drained() {
 func (c *connection) starve(to *consumer) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for _, s := range c.starved {
-		if s == to {
-			return
-		}
+	if !to.starved {
+		to.starved = true
+		c.starved = append(c.starved, to)
 	}
-	c.starved = append(c.starved, to)
 }
 
 // settled waits until what the connection published and acknowledged so far has its place in the order.

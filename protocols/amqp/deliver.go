@@ -18,6 +18,8 @@ type consumer struct {
 	counted  bool
 	queue    atomic.Pointer[queue.Consumer] // nil until Consume has returned
 
+	starved bool // it is in the connection's list, whose lock guards it
+
 	// The channel's ledger guards these.
 	ready  bool // consume-ok is written
 	limit  int  // its prefetch, 0: none
@@ -48,10 +50,7 @@ func (c *consumer) Reserve(n int) int {
 			return 0
 		}
 	}
-	ch.out.Lock()
-	size := ch.size
-	ch.out.Unlock()
-	return ch.ledger.reserve(c, min(n, 1+room/size))
+	return ch.ledger.reserve(c, min(n, 1+room/int(ch.size.Load())))
 }
 
 // Release gives credit back.
@@ -71,8 +70,8 @@ func (c *consumer) Deliver(ds []queue.Delivery) int {
 	for i := range ds {
 		b = c.appendDelivery(b, &ds[i], tag+uint64(i))
 	}
-	size := (len(b) - before) / len(ds)
-	ch.size = max(sizeLeast, size, (3*ch.size+size)/4)
+	size := int64((len(b) - before) / len(ds))
+	ch.size.Store(max(sizeLeast, size, (3*ch.size.Load()+size)/4))
 	ch.c.out.End(b)
 	ch.c.s.counts.delivered.Add(int64(len(ds)))
 	return len(ds)

@@ -32,6 +32,9 @@ func raise(code wire.Code, format string, args ...any) error {
 
 // is reports whether an error of type E is in the chain.
 func is[E error](err error) bool {
+	if err == nil {
+		return false // the usual case, without what As allocates
+	}
 	var e E
 	return errors.As(err, &e)
 }

@@ -10,6 +10,9 @@ import (
 	"polylog/viewlayer/message"
 )
 
+// nameShown is how many bytes of a client's name for its connection stand in the log.
+const nameShown = 100
+
 // errRefused means that the client was turned away before it was told how to close in order.
 var errRefused = errors.New("the client was refused")
 
@@ -109,6 +112,11 @@ func (c *connection) login(start *wire.ConnectionStartOk) error {
 			return b
 		}
 		c.can = capabilities{has("consumer_cancel_notify"), has("connection.blocked"), has("authentication_failure_close")}
+	}
+	if v, ok := properties.Get("connection_name"); ok {
+		if name, ok := v.Text(); ok {
+			c.name += fmt.Sprintf(" (%.*q)", nameShown, name)
+		}
 	}
 	user, password, err := credentials(string(start.Mechanism), start.Response)
 	if err != nil {

@@ -27,7 +27,10 @@ const (
 )
 
 const (
-	bodyKept = 64 << 10 // the memory for a body of several frames is kept for the next one up to this size
+	bodyKept       = 64 << 10 // the memory for a body of several frames is kept for the next one up to this size
+	propertiesKept = 4 << 10  // likewise
+	// unfinishedMax is how many messages of the largest size, counted in bytes, the channels of a connection may have half received.
+	unfinishedMax = 8
 )
 
 // reset forgets the message.
@@ -37,6 +40,15 @@ func (t *content) reset() {
 		t.body = nil
 	}
 	t.body = t.body[:0]
+	if cap(t.properties) > propertiesKept {
+		t.properties = nil
+	}
+}
+
+// forgetContent forgets the message that is being received.
+func (ch *channel) forgetContent() {
+	ch.c.unfinished -= len(ch.content.body)
+	ch.content.reset()
 }
 
 // publish acts on basic.publish.
@@ -101,17 +113,20 @@ func (ch *channel) contentBody(payload []byte) error {
 		return raise(wire.FrameErrorCode, "a body frame has %d bytes where %d of the body were left", len(payload), t.left)
 	}
 	t.left -= uint64(len(payload))
-	if t.left > 0 {
-		t.body = append(t.body, payload...)
-		return nil
-	}
 	body := payload
-	if len(t.body) > 0 {
+	if t.left > 0 || len(t.body) > 0 {
+		if l := unfinishedMax * ch.c.s.limits.MessageMax; ch.c.unfinished+len(payload) > l {
+			return raise(wire.ResourceError, "the channels of the connection have more than %d bytes of messages half sent; send fewer large ones at once", l)
+		}
+		ch.c.unfinished += len(payload)
 		t.body = append(t.body, payload...)
 		body = t.body
 	}
+	if t.left > 0 {
+		return nil
+	}
 	err := ch.published(t.properties, body)
-	t.reset()
+	ch.forgetContent()
 	return err
 }
 
@@ -133,6 +148,9 @@ func (ch *channel) published(properties, body []byte) error {
 		c.s.counts.unroutable.Add(1)
 		if t.mandatory {
 			ch.sendBack(&m)
+			if err := c.out.Await(); err != nil { // a client that does not take what it gets back is not read on
+				return err
+			}
 		}
 	}
 	return c.publisher.add(ch, &m)

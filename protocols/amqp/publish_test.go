@@ -350,12 +350,10 @@ func TestConfirmSurvivesPowerCut(t *testing.T) {
 	}
 	after := startBroker(t, disk.Snapshot().Crash(vfs.CrashPlan{Kind: vfs.DropUnsynced}))
 	ch = after.open()
-	for _, want := range []struct {
-		body        string
-		redelivered bool
-	}{{"b", true}, {"c", false}} {
-		if d, ok, err := ch.Get("orders", true); err != nil || !ok || string(d.Body) != want.body || d.Redelivered != want.redelivered {
-			t.Fatalf("%q redelivered %v, %v %v; expected %+v", d.Body, d.Redelivered, ok, err, want)
+	for _, want := range []string{"b", "c"} {
+		// Whether c was taken nobody knows after the crash, so it is marked too.
+		if d, ok, err := ch.Get("orders", true); err != nil || !ok || string(d.Body) != want || !d.Redelivered {
+			t.Fatalf("%q redelivered %v, %v %v; expected %s", d.Body, d.Redelivered, ok, err, want)
 		}
 	}
 	if _, ok, err := ch.Get("orders", true); ok || err != nil {

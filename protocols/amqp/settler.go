@@ -20,7 +20,8 @@ const (
 )
 
 // settler hands to the queues what clients acknowledged, rejected and gave back. What comes together while it is at work is one transaction for each channel and each run of the same
-// kind, in the order in which it came. A message's credit is free when the settler takes it up, so that many acknowledgements make the queue look once.
+// kind, in the order in which it came. The credit of an acknowledged message is free when the settler takes it up, so that
+// many acknowledgements make the queue look once.
 type settler struct {
 	c *connection
 
@@ -41,6 +42,16 @@ type batch struct {
 	holder  *queue.Holder
 	how     settlement
 	entries []entry
+}
+
+// goesBack reports whether the messages are available again.
+func (s settlement) goesBack() bool { return s >= nacked }
+
+// free gives the credit of the messages back. The slice is scratch.
+func (b *batch) free(woken []*consumer) []*consumer {
+	woken = b.ch.ledger.free(b.entries, woken[:0])
+	wake(woken)
+	return woken
 }
 
 // settlePendingMax bounds the messages that wait to be settled on a connection; beyond it the reader waits.
@@ -111,14 +122,18 @@ func (s *settler) run() {
 		for i := range taken {
 			b := &taken[i]
 			n += len(b.entries)
-			woken = b.ch.ledger.free(b.entries, woken[:0])
-			wake(woken)
+			if !b.how.goesBack() {
+				woken = b.free(woken)
+			}
 			if err == nil {
 				leases = leases[:0]
 				for _, e := range b.entries {
 					leases = append(leases, e.lease)
 				}
 				err = s.settle(b, leases)
+			}
+			if b.how.goesBack() { // not before they are back, or what waits behind them would be delivered first
+				woken = b.free(woken)
 			}
 			clear(b.entries)
 			*b = batch{entries: b.entries[:0]}

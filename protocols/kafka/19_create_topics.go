@@ -90,14 +90,14 @@ func (c *call) createTopic(rt *kmsg.CreateTopicsRequestTopic, out *kmsg.CreateTo
 		out.TopicID = t.ID
 	}
 	out.NumPartitions, out.ReplicationFactor = int32(wish.partitions), 1
-	out.Configs = make([]kmsg.CreateTopicsResponseTopicConfig, 0, len(wish.config))
-	for _, rc := range rt.Configs {
-		out.Configs = append(out.Configs, kmsg.CreateTopicsResponseTopicConfig{Name: rc.Name, Value: rc.Value, Source: configSetByTopic})
+	for _, cf := range c.server.topicConfigs(&topic.Topic{AckPolicy: topic.Retain, Config: wish.config}) {
+		source := sourceDefault
+		if cf.set {
+			source = sourceTopic
+		}
+		out.Configs = append(out.Configs, kmsg.CreateTopicsResponseTopicConfig{Name: cf.name, Value: &cf.value, ReadOnly: true, Source: int8(source)})
 	}
 }
-
-// configSetByTopic is the source of a configuration that was set for the topic itself.
-const configSetByTopic = 1
 
 // wish reads a request for one topic.
 func (s *Server) wish(rt *kmsg.CreateTopicsRequestTopic) (topicWish, error) {

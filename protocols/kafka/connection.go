@@ -183,14 +183,19 @@ func (c *connection) extend(d time.Duration) {
 	}
 }
 
+// requestStart is the length of a request's size and key, which decides what size is allowed.
+const requestStart = 6
+
 // readFrame reads one request. What it claims to be long is bounded before memory is set aside.
 func (c *connection) readFrame() (*frame, error) {
 	l := &c.server.opts.Limits
 	var head []byte
 	for {
-		c.extend(l.IdleTimeout)
+		if c.in.Buffered() < requestStart {
+			c.extend(l.IdleTimeout)
+		}
 		var err error
-		if head, err = c.in.Peek(6); err == nil {
+		if head, err = c.in.Peek(requestStart); err == nil {
 			break
 		}
 		if c.isDraining() {
@@ -219,9 +224,11 @@ func (c *connection) readFrame() (*frame, error) {
 	c.in.Discard(4)
 	f := takeFrame(size)
 	for len(f.bytes) < size {
-		c.extend(l.StallTimeout)
 		at := len(f.bytes)
 		n := f.grow(size)
+		if c.in.Buffered() < n {
+			c.extend(l.StallTimeout)
+		}
 		if _, err := io.ReadFull(c.in, f.bytes[at:at+n]); err != nil {
 			f.giveBack()
 			if c.isDraining() {

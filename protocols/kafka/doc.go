@@ -11,6 +11,6 @@
 // It does not: convert to the record formats before v2, keep transactions, or change what a batch contains (log append time excepted, which is in its header).
 //
 // Where to begin: server.go and connection.go (frames in, answers out, in order), call.go (one request), then one file for each request, named by its key.
-// fetchplan.go and fetchsession.go are what a fetch remembers and reads; errors.go is the one table from the views' errors to Kafka's codes. Package wire has the
+// fetchread.go and fetchsession.go are what a fetch reads and remembers; errors.go is the one table from the views' errors to Kafka's codes. Package wire has the
 // parts of the format that are decoded or encoded by hand.
 package kafka

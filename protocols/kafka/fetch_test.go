@@ -1,6 +1,9 @@
 package kafka
 
 import (
+	"bytes"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -82,6 +85,32 @@ func TestFetchThroughWhatAQueueHasLost(t *testing.T) {
 	}
 	if p := r.fetch(tp, -1); p.ErrorCode != codeOffsetOutOfRange {
 		t.Errorf("offset -1: error %d", p.ErrorCode)
+	}
+}
+
+// Compaction takes records from anywhere, and nobody is out of range for it.
+func TestFetchFromACompactedTopic(t *testing.T) {
+	t.Parallel()
+	b := startBroker(t, nil)
+	tp := b.topic("compacted", func(s *topic.Spec) { s.Config = map[string]string{"cleanup.policy": "compact"} })
+	r := b.dial()
+	keyed := record.NewBuilder()
+	for i, key := range []string{"a", "a", "b", "a", "b", "c"} {
+		keyed.Append(int64(i), []byte(key), []byte{'0' + byte(i)}, nil)
+	}
+	raw, err := keyed.AppendTo(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.produce(tp, 0, raw)
+	if _, err := b.opts.Store.CompactKeys(t.Context(), tp.Shards[0], logstore.Compaction{}); err != nil {
+		t.Fatal(err)
+	}
+	for offset, want := range map[int64]string{0: "345", 2: "345", 4: "345", 6: ""} {
+		p := r.fetch(tp, offset)
+		if got := strings.Join(valuesOf(recordsOf(t, p.RecordBatches)), ""); p.ErrorCode != 0 || got != want || p.LogStartOffset != 0 {
+			t.Errorf("offset %d: error %d, %q, start %d; want %q", offset, p.ErrorCode, got, p.LogStartOffset, want)
+		}
 	}
 }
 
@@ -335,5 +364,56 @@ func TestFetchOfManyPartitions(t *testing.T) {
 				t.Fatalf("partition %d differs", i)
 			}
 		}
+	}
+}
+
+// Damage on the disk is met where it is: what lies before it can be read, and at it the client is told, each time, and not given other records instead.
+func TestFetchMeetsDamage(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	b := startBroker(t, func(o *Options) {
+		store, err := logstore.Open(logstore.Options{Dir: dir, Sync: logstore.SyncOS})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { store.Close() })
+		o.Store, o.Logf = store, nil
+		o.Topics = topic.Open(topic.Options{Store: store, Now: time.Now, NewID: func() topic.ID { return topic.ID{1} }})
+	})
+	tp := b.topic("example", nil)
+	r := b.dial()
+	for i := range 5 {
+		r.mustProduce(tp, strings.Repeat(string(rune('a'+i)), 1000))
+	}
+	files, err := filepath.Glob(filepath.Join(dir, "*.seg"))
+	if err != nil || len(files) != 1 {
+		t.Fatal(files, err)
+	}
+	f, err := os.OpenFile(files[0], os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	head := make([]byte, 64<<10)
+	if _, err := f.ReadAt(head, 0); err != nil {
+		t.Fatal(err)
+	}
+	at := bytes.Index(head, bytes.Repeat([]byte("d"), 1000))
+	if _, err := f.WriteAt([]byte("D"), int64(at)); err != nil {
+		t.Fatal(err)
+	}
+	for offset, want := range map[int64]string{0: "a", 1: "b", 2: "c"} {
+		p := r.fetch(tp, offset)
+		if rs := recordsOf(t, p.RecordBatches); p.ErrorCode != 0 || len(rs) == 0 || rs[0].value[:1] != want {
+			t.Errorf("offset %d: error %d, %d records", offset, p.ErrorCode, len(rs))
+		}
+	}
+	for range 2 {
+		if p := r.fetch(tp, 3); p.ErrorCode != codeKafkaStorageError || len(p.RecordBatches) > 0 {
+			t.Errorf("at the damage: error %d, %d bytes", p.ErrorCode, len(p.RecordBatches))
+		}
+	}
+	if p := r.fetch(tp, 4); p.ErrorCode != 0 || recordsOf(t, p.RecordBatches)[0].value[:1] != "e" {
+		t.Errorf("behind it: error %d", p.ErrorCode)
 	}
 }

@@ -156,7 +156,7 @@ func (r *fetchReader) target(t *fetchTarget, res *fetchResult) {
 			continue // the log start moved between the two calls
 		}
 		if err != nil {
-			r.conn.server.opts.Logf("kafka: reading topic '%s', partition %d, offset %d: %v", res.topic.Name, t.partition, from, err)
+			r.conn.server.complain("kafka: reading topic '%s', partition %d, offset %d: %v", res.topic.Name, t.partition, from, err)
 			res.code = code(err)
 		}
 		return

@@ -60,7 +60,8 @@ const sessionRest = 2 * time.Minute
 
 // fetchSessions are the sessions of all connections.
 type fetchSessions struct {
-	most  int
+	most  int // sessions
+	room  int // partitions of all of them
 	now   func() time.Time
 	mu    sync.Mutex
 	byID  map[int32]*fetchSession
@@ -71,7 +72,7 @@ type fetchSessions struct {
 }
 
 func newFetchSessions(most int, now func() time.Time) *fetchSessions {
-	return &fetchSessions{most: most, now: now, byID: map[int32]*fetchSession{}, byUse: list.New()}
+	return &fetchSessions{most: most, room: mostSessionPartitions, now: now, byID: map[int32]*fetchSession{}, byUse: list.New()}
 }
 
 // counts returns how many sessions there are and how many had to make room.
@@ -110,7 +111,7 @@ func (s *fetchSessions) create(targets []fetchTarget, results []fetchResult, byI
 
 // makeRoom makes room for a session with n partitions, at the cost of others whose connection is gone or that have not been used for a while. The lock is held.
 func (s *fetchSessions) makeRoom(n int) bool {
-	for e := s.byUse.Front(); len(s.byID) >= s.most || s.parts+n > mostSessionPartitions; {
+	for e := s.byUse.Front(); len(s.byID) >= s.most || s.parts+n > s.room; {
 		if e == nil {
 			return false
 		}
@@ -193,7 +194,7 @@ func (s *fetchSessions) account(f *fetchSession) bool {
 	}
 	s.parts += len(f.parts) - f.kept
 	f.kept = len(f.parts)
-	if s.parts > mostSessionPartitions {
+	if s.parts > s.room {
 		s.drop(f)
 		s.evicted++
 		return false

@@ -8,7 +8,8 @@ type frame struct{ bytes []byte }
 
 var spareFrames = sync.Pool{New: func() any { return &frame{} }}
 
-// trustedFrame is how much memory is set aside on the word of a client that so much will come. Beyond it, memory grows with what came.
+// trustedFrame is how much memory is set aside on the word of a client that so much will come. Beyond it, memory grows with what came. It is also how much is read
+// at a time, and so must come within a stall's time.
 const trustedFrame = 1 << 20
 
 // largestSpareFrame is the largest frame that is kept for another request.
@@ -32,7 +33,7 @@ func (f *frame) grow(size int) int {
 	if at == cap(f.bytes) {
 		f.bytes = append(make([]byte, 0, min(size, 4*at)), f.bytes...)
 	}
-	n := min(size, cap(f.bytes)) - at
+	n := min(size, cap(f.bytes), at+trustedFrame) - at
 	f.bytes = f.bytes[:at+n]
 	return n
 }

@@ -283,12 +283,11 @@ func TestStaticMemberComesBackToItsPlace(t *testing.T) {
 	await(t, "all is read", func() bool { return p.count() == 800 })
 
 	// An administrator takes it out by its instance id; the other one gets its work.
+	again.end(true)
 	left, err := kadm.NewClient(one.cl).LeaveGroup(t.Context(), kadm.LeaveGroup("workers").InstanceIDs("two"))
 	if err != nil || !left.Ok() {
 		t.Fatalf("leave: %v %v", left, err)
 	}
-	again.stop()
-	<-again.done
 	await(t, "the other has all", func() bool {
 		d, err := b.opts.Groups.Describe("/", "workers")
 		return err == nil && d.State == group.Stable && len(d.Members) == 1

@@ -1,6 +1,7 @@
 package kafka
 
 import (
+	"context"
 	"encoding/binary"
 	"errors"
 	"io"
@@ -245,5 +246,24 @@ func TestDrainAnswersWhatWasAsked(t *testing.T) {
 	go b.server.Handle(theirs)
 	if _, err := ours.Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
 		t.Errorf("a connection after the drain: %v", err)
+	}
+}
+
+// A drain whose time is over closes what is left.
+func TestDrainEndsInTime(t *testing.T) {
+	t.Parallel()
+	b := startBroker(t, nil)
+	tp := b.topic("example", func(s *topic.Spec) { s.Config = map[string]string{"max.message.bytes": "20000000"} })
+	r := b.dial()
+	r.mustProduce(tp, string(make([]byte, 10<<20)))
+	r.send(fetchRequest(12, tp, 0)) // more than the socket takes, and nobody reads
+	eventually(t, "the answer is on its way", func() bool { return b.server.Figures().FetchedBytes > 0 })
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
+	defer cancel()
+	if err := b.server.Drain(ctx); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("%v", err)
+	}
+	if n := b.server.Figures().Connections; n != 0 {
+		t.Errorf("%d connections are left", n)
 	}
 }

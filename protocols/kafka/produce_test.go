@@ -6,12 +6,15 @@ import (
 	"hash/crc32"
 	"math"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
+	"github.com/klauspost/compress/zstd"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
+	"polylog/logstore"
 	"polylog/logstore/record"
 	"polylog/logstore/seed"
 	"polylog/viewlayer/topic"
@@ -141,6 +144,34 @@ func TestProduceWithoutAckIsNotAnswered(t *testing.T) {
 	}
 	r.send(produceRequest(9, tp, 1, 0, batchOf(t, nil, "v")))
 	r.expectClosed()
+}
+
+// Records that compress well are taken, also far better than is usual; those that would fill the memory are not, and what was set aside for them is given back.
+func TestHowFarRecordsMayExpand(t *testing.T) {
+	t.Parallel()
+	b := startBroker(t, nil)
+	tp := b.topic("example", nil)
+	r := b.dial()
+	well := batchOf(t, func(b *record.Builder) { b.SetCodec(record.Zstd) }, strings.Repeat("x", 8<<20))
+	if len(well) > 100_000 {
+		t.Fatalf("it has %d bytes", len(well))
+	}
+	if p := r.produce(tp, 0, well); p.ErrorCode != 0 || p.BaseOffset != 0 {
+		t.Errorf("%+v", p)
+	}
+	bomb := slices.Clone(well[:record.HeaderSize])
+	enc, err := zstd.NewWriter(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	bomb = append(bomb, enc.EncodeAll(make([]byte, record.DefaultDecompressedLimit+1), nil)...)
+	binary.BigEndian.PutUint32(bomb[8:], uint32(len(bomb)-12))
+	if p := r.produce(tp, 0, resealed(t, bomb, 0, 0)); p.ErrorCode != codeMessageTooLarge {
+		t.Errorf("%d bytes that expand to %d: %+v", len(bomb), record.DefaultDecompressedLimit+1, p)
+	}
+	if a := b.server.decode; a.left != a.size {
+		t.Errorf("%d bytes of the allowance are missing", a.size-a.left)
+	}
 }
 
 // The broker's own topics, and exclusive queues, are not for clients to write.
@@ -341,5 +372,64 @@ func TestConcurrentProducersKeepTheirOrder(t *testing.T) {
 			t.Fatalf("record %d of producer %d, want %d", j, i, next[i])
 		}
 		next[i]++
+	}
+}
+
+// A partition that cannot be appended to, though it could a moment ago, does not take the others of the request with it.
+func TestOnePartitionsFailureIsItsOwn(t *testing.T) {
+	t.Parallel()
+	b := startBroker(t, nil)
+	tp := b.topic("example", func(s *topic.Spec) { s.Partitions = 3 })
+	if _, err := b.opts.Store.Commit(t.Context(), logstore.Txn{Do: []logstore.Op{logstore.DropShard(tp.Shards[1])}}); err != nil {
+		t.Fatal(err)
+	}
+	req := produceRequest(9, tp, 0, -1, batchOf(t, nil, "v"))
+	for p := int32(1); p < 3; p++ {
+		req.Topics[0].Partitions = append(req.Topics[0].Partitions, kmsg.ProduceRequestTopicPartition{Partition: p, Records: batchOf(t, nil, "v")})
+	}
+	for i, p := range b.dial().ask(req).(*kmsg.ProduceResponse).Topics[0].Partitions {
+		want := map[int]int16{1: codeUnknownTopicOrPartition}[i]
+		if p.ErrorCode != want || want == 0 && p.BaseOffset != 0 {
+			t.Errorf("%+v, want error %d", p, want)
+		}
+	}
+}
+
+// The same batch from two connections at once is stored once, and both are told where.
+func TestRacingDuplicatesAreStoredOnce(t *testing.T) {
+	t.Parallel()
+	b := startBroker(t, nil)
+	tp := b.topic("example", func(s *topic.Spec) { s.Partitions = 2 })
+	one, two := b.dial(), b.dial()
+	id := one.ask(kmsg.NewPtrInitProducerIDRequest()).(*kmsg.InitProducerIDResponse).ProducerID
+	for first := range int32(200) {
+		req := produceRequest(9, tp, 0, -1, sequenced(t, id, 0, first, "v"))
+		req.Topics[0].Partitions = append(req.Topics[0].Partitions, kmsg.ProduceRequestTopicPartition{Partition: 1, Records: sequenced(t, id, 0, first, "w")})
+		corrOne, corrTwo := one.send(req), two.send(req)
+		for _, resp := range []kmsg.Response{one.receive(req, corrOne), two.receive(req, corrTwo)} {
+			for _, p := range resp.(*kmsg.ProduceResponse).Topics[0].Partitions {
+				if p.ErrorCode != 0 || p.BaseOffset != int64(first) {
+					t.Fatalf("sequence %d: %+v", first, p)
+				}
+			}
+		}
+	}
+}
+
+// Batches of one producer for one partition, several in one request, are stored one after another.
+func TestSequencesWithinARequest(t *testing.T) {
+	t.Parallel()
+	b := startBroker(t, nil)
+	tp := b.topic("example", nil)
+	r := b.dial()
+	id := r.ask(kmsg.NewPtrInitProducerIDRequest()).(*kmsg.InitProducerIDResponse).ProducerID
+	req := produceRequest(9, tp, 0, -1, sequenced(t, id, 0, 0, "a"))
+	for first := int32(1); first < 4; first++ {
+		req.Topics[0].Partitions = append(req.Topics[0].Partitions, kmsg.ProduceRequestTopicPartition{Records: sequenced(t, id, 0, first, "b")})
+	}
+	for i, p := range r.ask(req).(*kmsg.ProduceResponse).Topics[0].Partitions {
+		if p.ErrorCode != 0 || p.BaseOffset != int64(i) {
+			t.Errorf("%+v", p)
+		}
 	}
 }

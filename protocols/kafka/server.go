@@ -4,6 +4,7 @@ import (
 	"context"
 	"net"
 	"sync"
+	"sync/atomic"
 )
 
 // Server serves Kafka connections that somebody else accepts.
@@ -15,6 +16,8 @@ type Server struct {
 	sessions  *fetchSessions
 	durable   durability
 	searching chan struct{} // holds who looks for a time
+
+	complained atomic.Int64 // when something was last complained of, Unix seconds
 
 	draining chan struct{} // closed when Drain begins
 	mu       sync.Mutex
@@ -92,4 +95,12 @@ func (s *Server) Drain(ctx context.Context) error {
 	s.mu.Unlock()
 	<-s.empty
 	return ctx.Err()
+}
+
+// complain tells the operator of what comes again as often as clients try again: once in a second.
+func (s *Server) complain(format string, args ...any) {
+	now := s.opts.Now().Unix()
+	if last := s.complained.Load(); last != now && s.complained.CompareAndSwap(last, now) {
+		s.opts.Logf(format, args...)
+	}
 }

@@ -186,3 +186,25 @@ func TestFetchSessionEpochWraps(t *testing.T) {
 		}
 	}
 }
+
+// The partitions of all sessions are bounded too: a session that would be too large does not begin, one that becomes too large ends, and its client goes on without.
+func TestFetchSessionsHaveBoundedPartitions(t *testing.T) {
+	t.Parallel()
+	b := startBroker(t, nil)
+	b.server.sessions.room = 5
+	tp := b.topic("example", func(s *topic.Spec) { s.Partitions = 10 })
+	r := b.dial()
+	if resp := r.ask(sessionRequest(12, tp, 0, 0, 0, 1, 2, 3, 4, 5)).(*kmsg.FetchResponse); resp.SessionID != 0 || len(told(resp)) != 6 {
+		t.Errorf("a session of 6: %+v", resp)
+	}
+	id := r.ask(sessionRequest(12, tp, 0, 0, 0, 1, 2, 3)).(*kmsg.FetchResponse).SessionID
+	if resp := r.ask(sessionRequest(12, tp, id, 1, 4)).(*kmsg.FetchResponse); id == 0 || resp.ErrorCode != 0 {
+		t.Errorf("a session of 5: %+v", resp)
+	}
+	if resp := r.ask(sessionRequest(12, tp, id, 2, 5)).(*kmsg.FetchResponse); resp.ErrorCode != codeFetchSessionIDNotFound {
+		t.Errorf("it grows to 6: %+v", resp)
+	}
+	if f := b.server.Figures(); f.FetchSessions != 0 || b.server.sessions.parts != 0 {
+		t.Errorf("%d sessions with %d partitions are left", f.FetchSessions, b.server.sessions.parts)
+	}
+}

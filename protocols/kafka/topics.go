@@ -3,6 +3,7 @@ package kafka
 import (
 	"errors"
 	"fmt"
+	"strings"
 
 	"polylog/logstore"
 	"polylog/viewlayer/topic"
@@ -84,11 +85,12 @@ type bounds struct {
 // bounds returns the offsets of a partition.
 //
 // DEVIATES: a topic whose queue deletes what was acknowledged has log start 0, though the first records are gone: acknowledging is like compaction, which leaves
-// holes, and not like retention, which moves the start. Else every acknowledgement would put a consumer that reads behind out of range. See docs/kafka.md.
+// holes, and not like retention, which moves the start. Else every acknowledgement would put a consumer that reads behind out of range. See docs/kafka.md. The log
+// does not tell what took its first records, so a compacted topic has log start 0 too, though retention may have a part in it.
 func (s *Server) bounds(t *topic.Topic, sh logstore.Shard) (bounds, error) {
 	first, next, err := s.opts.Store.Bounds(sh)
 	b := bounds{start: first, first: first, next: next}
-	if t.AckPolicy == topic.Delete {
+	if t.AckPolicy == topic.Delete || strings.Contains(t.Config[topic.ConfigCleanupPolicy], "compact") {
 		b.start = 0
 	}
 	return b, err

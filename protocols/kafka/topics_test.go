@@ -279,7 +279,7 @@ func checkCreated(t *testing.T, req *kmsg.CreateTopicsRequest, resp *kmsg.Create
 		if req.Version >= 1 && (out.ErrorMessage != nil) != (c.code != 0) {
 			t.Errorf("%q: error %d with message %v", out.Topic, out.ErrorCode, out.ErrorMessage)
 		}
-		if req.Version >= 5 && c.code == 0 && (out.NumPartitions != c.partitions || out.ReplicationFactor != 1 || len(out.Configs) != len(c.rt.Configs)) {
+		if req.Version >= 5 && c.code == 0 && (out.NumPartitions != c.partitions || out.ReplicationFactor != 1 || len(out.Configs) != 8) {
 			t.Errorf("%q: %+v", out.Topic, out)
 		}
 	}
@@ -355,5 +355,52 @@ func TestCollidingNamesAreToldOf(t *testing.T) {
 		}
 	default:
 		t.Error("nothing is said")
+	}
+}
+
+// Configurations are told with where they come from, and by name if only some are asked for.
+func TestDescribeConfigs(t *testing.T) {
+	t.Parallel()
+	b := startBroker(t, func(o *Options) { o.NodeID = 7 })
+	b.topic("example", func(s *topic.Spec) { s.Config = map[string]string{"retention.ms": "60000"} })
+	b.topic("queue", func(s *topic.Spec) { s.AckPolicy = topic.Delete })
+	b.topic("exclusive", func(s *topic.Spec) { s.Owner = "somebody" })
+	r := b.dial()
+	ask := func(version int16, kind kmsg.ConfigResourceType, name string, only ...string) kmsg.DescribeConfigsResponseResource {
+		req := kmsg.NewPtrDescribeConfigsRequest()
+		req.Version, req.IncludeSynonyms, req.IncludeDocumentation = version, true, true
+		req.Resources = []kmsg.DescribeConfigsRequestResource{{ResourceType: kind, ResourceName: name, ConfigNames: only}}
+		return r.ask(req).(*kmsg.DescribeConfigsResponse).Resources[0]
+	}
+	for version := int16(0); version <= 4; version++ {
+		for name, want := range map[string]string{"example": "60000", "queue": "-1"} {
+			res := ask(version, resourceTopic, name, "retention.ms")
+			if len(res.Configs) != 1 || res.ErrorCode != 0 || *res.Configs[0].Value != want {
+				t.Fatalf("v%d: %+v", version, res)
+			}
+			cf := res.Configs[0]
+			if set := name == "example"; version == 0 && cf.IsDefault == set || version >= 1 && ((cf.Source == sourceTopic) != set || len(cf.ConfigSynonyms) == 2 != set) ||
+				version >= 3 && (cf.ConfigType != kmsg.ConfigTypeLong || cf.Documentation == nil) {
+				t.Errorf("v%d: %+v", version, cf)
+			}
+		}
+		if res := ask(version, resourceTopic, "example"); len(res.Configs) != 8 {
+			t.Errorf("v%d: %d configurations", version, len(res.Configs))
+		}
+		if res := ask(version, resourceBroker, "7", "broker.id"); len(res.Configs) != 1 || *res.Configs[0].Value != "7" {
+			t.Errorf("v%d: %+v", version, res)
+		}
+	}
+	for _, c := range []struct {
+		kind kmsg.ConfigResourceType
+		name string
+		code int16
+	}{
+		{resourceTopic, "none", codeUnknownTopicOrPartition}, {resourceTopic, "a b", codeInvalidTopicException}, {resourceTopic, "exclusive", codeTopicAuthorizationFailed},
+		{resourceBroker, "8", codeInvalidRequest}, {resourceBroker, "", 0}, {8, "7", codeInvalidRequest}, {0, "", codeInvalidRequest},
+	} {
+		if res := ask(4, c.kind, c.name); res.ErrorCode != c.code || len(res.Configs) > 0 {
+			t.Errorf("type %d, %q: %+v, want error %d", c.kind, c.name, res, c.code)
+		}
 	}
 }

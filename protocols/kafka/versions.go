@@ -25,6 +25,7 @@ func apis() []api {
 		{20, 0, 6, (*call).deleteTopics},
 		{22, 0, 5, (*call).initProducerID},
 		{23, 0, 4, (*call).offsetForLeaderEpoch},
+		{32, 0, 4, (*call).describeConfigs},
 	}, groupAPIs())
 }
 

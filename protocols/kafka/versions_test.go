@@ -129,3 +129,19 @@ func TestUnknownApiVersionsVersionIsAnsweredInV0(t *testing.T) {
 		t.Errorf("the connection does not go on: %+v", again)
 	}
 }
+
+// A client's software has a name and a version that can be put into metrics (KIP-511).
+func TestSoftwareNames(t *testing.T) {
+	t.Parallel()
+	b := startBroker(t, nil)
+	r := b.dial()
+	for name, want := range map[string]int16{
+		"apache-kafka-java": 0, "a": 0, "a.b-c": 0, "": codeInvalidRequest, "-a": codeInvalidRequest, "a-": codeInvalidRequest, "a b": codeInvalidRequest, "ä": codeInvalidRequest,
+	} {
+		req := kmsg.NewPtrApiVersionsRequest()
+		req.Version, req.ClientSoftwareName, req.ClientSoftwareVersion = 3, name, "1"
+		if resp := r.ask(req).(*kmsg.ApiVersionsResponse); resp.ErrorCode != want || (want == 0) != (len(resp.ApiKeys) > 0) {
+			t.Errorf("%q: error %d, want %d", name, resp.ErrorCode, want)
+		}
+	}
+}

@@ -8,15 +8,6 @@ type Reader struct {
 	err error
 }
 
-// NewReader returns a Reader over b.
-func NewReader(b []byte) Reader { return Reader{b: b} }
-
-// Err returns what went wrong first.
-func (r *Reader) Err() error { return r.err }
-
-// Left returns how many bytes have not been read.
-func (r *Reader) Left() int { return len(r.b) }
-
 func (r *Reader) fail(format string, args ...any) {
 	if r.err == nil {
 		r.err = errorf(format, args...)
