@@ -173,7 +173,7 @@ func newKafkaClient(b *harness.Broker, opts ...kgo.Opt) (*kgo.Client, error) {
 	again := func(int) time.Duration { return 20 * time.Millisecond }
 	return kgo.NewClient(append([]kgo.Opt{
 		kgo.SeedBrokers(b.Kafka), kgo.RetryBackoffFn(again), kgo.MetadataMinAge(50 * time.Millisecond), kgo.FetchMaxWait(500 * time.Millisecond),
-		kgo.RecordPartitioner(kgo.ManualPartitioner()),
+		kgo.RecordPartitioner(kgo.ManualPartitioner()), kgo.AlwaysRetryEOF(), // brokers are killed
 	}, opts...)...)
 }
 

@@ -164,6 +164,9 @@ func (s *Store) Hash() (seq, hash uint64) {
 	return st.seq, st.hash()
 }
 
+// DurableSeq returns the number of the last transaction that is known to be on the disk, with all before it.
+func (s *Store) DurableSeq() uint64 { return s.durableSeq.Load() }
+
 // Failure returns why the store takes no more writes, or nil.
 func (s *Store) Failure() error {
 	if f := s.failure.Load(); f != nil {

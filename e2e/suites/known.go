@@ -59,7 +59,47 @@ var kgoKnown = map[string]string{
 	"TestConsumeRegex": "it wants a topic __consumer_offsets; Polylog keeps committed offsets elsewhere",
 }
 
-var (
-	saramaKnown       = map[string]string{}
-	saramaKnownOfPeer = map[string]string{}
+const (
+	wantsDocker      = "it starts and stops brokers with docker compose"
+	wantsCluster     = "it wants several brokers"
+	noAdmin          = "this request is not served yet"
+	noKafkaTxn       = kgoWhyExcluded
+	noMorePartitions = "partitions cannot be added to a topic yet"
 )
+
+var saramaKnown = map[string]string{
+	"TestFuncAdminQuotas":                                 noAdmin + ": DescribeClientQuotas, AlterClientQuotas",
+	"TestFuncAdminDeleteRecords":                          noAdmin + ": DeleteRecords",
+	"TestFuncAdminDescribeLogDirs":                        noAdmin + ": DescribeLogDirs; and " + wantsCluster,
+	"TestFuncAdminElectLeadersV1":                         noAdmin + ": ElectLeaders",
+	"TestFuncAdminIncrementalAlterConfigs":                noAdmin + ": IncrementalAlterConfigs",
+	"TestFuncAdminAlterConfig":                            noAdmin + ": AlterConfigs",
+	"TestFuncAdminUpdateFeatures":                         noAdmin + ": UpdateFeatures",
+	"TestFuncDescribeProducers":                           noAdmin + ": DescribeProducers",
+	"TestFuncConsumerGroupRebalanceAfterAddingPartitions": noMorePartitions,
+	"TestFuncDescribeTransactions":                        noKafkaTxn,
+	"TestFuncListTransactions":                            noKafkaTxn,
+	"TestFuncTxnProduceNoBegin":                           noKafkaTxn,
+	"TestFuncTxnCommitNoMessages":                         noKafkaTxn,
+	"TestFuncTxnProduce":                                  noKafkaTxn,
+	"TestFuncTxnProduceWithBrokerFailure":                 noKafkaTxn + "; and " + wantsDocker,
+	"TestFuncTxnProduceEpochBump":                         noKafkaTxn,
+	"TestFuncInitProducerId3":                             noKafkaTxn,
+	"TestFuncTxnProduceAndCommitOffset":                   noKafkaTxn,
+	"TestFuncTxnProduceMultiTxn":                          noKafkaTxn,
+	"TestFuncTxnAbortedProduce":                           noKafkaTxn,
+	"TestFuncAdminListConsumerGroupOffsets":               wantsDocker,
+	"TestFuncIdempotentBufferedSequence":                  wantsDocker,
+	"TestFuncAdminAlterPartitionReassignments":            wantsCluster,
+	"TestConsumerFetchFollowerFailover":                   wantsCluster,
+}
+
+// saramaKnownOfPeer are those that a single Kafka fails.
+var saramaKnownOfPeer = map[string]string{
+	"TestFuncAdminListConsumerGroupOffsets":    wantsDocker,
+	"TestFuncTxnProduceWithBrokerFailure":      wantsDocker,
+	"TestFuncIdempotentBufferedSequence":       wantsDocker,
+	"TestFuncAdminDescribeLogDirs":             wantsCluster,
+	"TestFuncAdminAlterPartitionReassignments": wantsCluster,
+	"TestConsumerFetchFollowerFailover":        wantsCluster,
+}

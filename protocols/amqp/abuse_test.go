@@ -13,6 +13,7 @@ import (
 	client "github.com/rabbitmq/amqp091-go"
 
 	"polylog/logstore/seed"
+	"polylog/logstore/vfs"
 	"polylog/protocols/amqp/wire"
 )
 
@@ -147,7 +148,7 @@ func TestRandomBytesNeverHarmTheBroker(t *testing.T) {
 	b := newBroker(t, func(o *Options) { o.Limits.CloseTimeout = 20 * time.Millisecond })
 	own := b.open()
 	declare(t, own, "own")
-	for range 150 {
+	for range 300 {
 		r := b.login()
 		r.channel(1)
 		var out []byte
@@ -317,5 +318,43 @@ func TestReturnsPileUpNoHigherThanTheLimit(t *testing.T) {
 	}
 	if worst := roundTrips(t, own, "own", 50); worst > 5*time.Second {
 		t.Errorf("another client waited for %v", worst)
+	}
+}
+
+// While the disk is full the reader of a blocked publisher does not read. That its client is gone is noticed all the same, and what the client held goes back.
+func TestLostPublisherOnAFullDiskGivesBackWhatItHeld(t *testing.T) {
+	t.Parallel()
+	mem := vfs.NewMem()
+	b := startBroker(t, mem, func(o *Options) { o.Limits.PublishBytes = 64 << 10 })
+	pub := b.open()
+	declare(t, pub, "orders")
+	declare(t, pub, "full")
+	put(t, pub, "orders", "a", "b", "c")
+	b.ready("orders", 3)
+	r := b.login(func(_ *wire.ConnectionStartOk, ok *wire.ConnectionTuneOk) { ok.Heartbeat = 1 })
+	r.channel(1)
+	r.send(1, &wire.BasicConsume{Queue: []byte("orders")})
+	expect[wire.BasicConsumeOk](r, 1)
+	b.ready("orders", 0)
+	mem.SetCapacity(mem.Used())
+	if err := r.sock.SetWriteDeadline(time.Now().Add(200 * time.Millisecond)); err != nil {
+		t.Fatal(err)
+	}
+	m := (&wire.BasicPublish{RoutingKey: []byte("full")}).AppendFrame(nil, 1)
+	m = wire.AppendContent(m, 1, []byte{0, 0}, make([]byte, 60_000), 0)
+	for {
+		if _, err := r.sock.Write(m); err != nil {
+			break
+		}
+	}
+	if b.server.Figures().PublishersBlocked != 1 {
+		t.Fatalf("figures %+v", b.server.Figures())
+	}
+	r.sock.Close()
+	b.ready("orders", 3)
+	mem.SetCapacity(-1)
+	until(t, "the connection ends", func() bool { return b.server.Figures().Connections == 1 })
+	if d, ok, err := pub.Get("orders", true); err != nil || !ok || string(d.Body) != "a" || !d.Redelivered {
+		t.Errorf("%v %v %+v", ok, err, d)
 	}
 }

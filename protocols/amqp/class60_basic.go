@@ -86,8 +86,7 @@ func (ch *channel) settle(tag uint64, multiple bool, how settlement) error {
 		return raise(wire.PreconditionFailed, "unknown delivery tag %d", tag)
 	}
 	ch.unsynced = true
-	c.settler.add(ch, how, c.taken)
-	clear(c.taken)
+	ch.hand(how)
 	return nil
 }
 
@@ -99,9 +98,18 @@ func (ch *channel) recover(requeue bool) error {
 	c := ch.c
 	c.taken = ch.ledger.takeAll(c.taken[:0])
 	ch.unsynced = ch.unsynced || len(c.taken) > 0
-	c.settler.add(ch, recovered, c.taken)
-	clear(c.taken)
+	ch.hand(recovered)
 	return nil
+}
+
+// hand gives what was taken out of the ledger to the settler.
+func (ch *channel) hand(how settlement) {
+	c := ch.c
+	c.settler.add(ch, how, c.taken)
+	clear(c.taken)
+	if cap(c.taken) > entriesKept {
+		c.taken = nil
+	}
 }
 
 func (ch *channel) qos(m *wire.BasicQos) error {

@@ -8,6 +8,7 @@ import (
 	"net"
 	"os"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"polylog/logstore"
@@ -50,15 +51,13 @@ type connection struct {
 	taken      []entry // scratch of acknowledgements
 	unfinished int     // bytes of messages that are half received, over all channels
 
-	gone    chan struct{} // closed when the connection is being taken down: nothing is worth waiting for
+	gone    chan struct{} // closed when nothing is worth waiting for any more: the client is gone, or was cut off
 	goneOne sync.Once
 
 	mu      sync.Mutex // guards what follows
 	events  []func() error
 	silence time.Duration // after which the client counts as dead; 0: never
 	starved []*consumer   // refused for lack of room in the writer
-
-	bytesRead int64
 }
 
 // capabilities are what the client announced that it understands.
@@ -91,12 +90,27 @@ func (c *connection) post(f func() error) {
 
 // cut ends the connection without a word. Any goroutine may call it.
 func (c *connection) cut() {
-	c.goneOne.Do(func() { close(c.gone) })
+	c.giveUp()
 	c.sock.Close()
 }
 
+// giveUp ends all waiting for room on the disk.
+func (c *connection) giveUp() { c.goneOne.Do(func() { close(c.gone) }) }
+
 // socketReader reads from the connection's socket for as long as nothing else is to be done.
 type socketReader connection
+
+// countedWrites is a socket whose written bytes are counted.
+type countedWrites struct {
+	net.Conn
+	bytes *atomic.Int64
+}
+
+func (w countedWrites) Write(p []byte) (int, error) {
+	n, err := w.Conn.Write(p)
+	w.bytes.Add(int64(n))
+	return n, err
+}
 
 // errEvents means that somebody has left something for the reader.
 var errEvents = errors.New("there is something else to do")
@@ -113,7 +127,6 @@ func (r *socketReader) Read(p []byte) (int, error) {
 	}
 	c.mu.Unlock()
 	n, err := c.sock.Read(p)
-	c.bytesRead += int64(n)
 	if n > 0 {
 		c.s.counts.bytesRead.Add(int64(n))
 	}
@@ -143,7 +156,7 @@ var errClosed = errors.New("the connection was closed in order")
 // run serves the connection until it ends.
 func (c *connection) run() {
 	defer c.sock.Close()
-	c.out = stream.NewWriter(c.sock, c.s.limits.WriteBytes, c.s.limits.WriteTimeout, c.drained)
+	c.out = stream.NewWriter(countedWrites{c.sock, &c.s.counts.bytesWritten}, c.s.limits.WriteBytes, c.s.limits.WriteTimeout, c.drained)
 	err := c.handshake()
 	if err == nil {
 		c.setSilence(2 * c.heartbeat)
@@ -167,6 +180,7 @@ func (c *connection) run() {
 	case errors.Is(err, io.EOF) && !c.opened: // a port scan, a health check
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		c.s.o.Logf("connection %s: closed, it was not opened within %v", c.name, c.s.limits.HandshakeTimeout)
+	case errors.Is(err, errEvents): // the broker shuts down, and the client is not in yet
 	case errors.Is(err, errRefused):
 		c.s.o.Logf("connection %s: %v", c.name, err)
 	default:
@@ -189,7 +203,6 @@ func (c *connection) closeSocket(err error) {
 		}
 		return
 	}
-	c.s.counts.bytesWritten.Add(c.out.Written())
 	if !is[*exception](err) && !errors.Is(err, errClosed) && !errors.Is(err, errRefused) {
 		return
 	}
@@ -427,17 +440,21 @@ func (c *connection) takeDown(why queue.Why) {
 	for _, ch := range c.channels {
 		ch.cancelConsumers()
 	}
-	if err := c.publisher.finish(); err != nil {
-		c.s.o.Logf("connection %s: messages published at the end are lost: %v", c.name, err)
-	}
-	c.settler.finish()
 	if c.pulse != nil {
 		c.pulse.stop()
 	}
+	c.settler.finish()
 	unsynced := false
 	for _, ch := range c.channels {
 		ch.release(why)
 		unsynced = unsynced || ch.unsynced
+	}
+	// After what the channels held has gone back: on a full disk this takes long, and what has gone back can make room.
+	if why == queue.ConnectionLost {
+		c.giveUp()
+	}
+	if err := c.publisher.finish(); err != nil {
+		c.s.o.Logf("connection %s: messages published at the end, which were not confirmed, are lost: %v", c.name, err)
 	}
 	if c.hasOwn {
 		if err := c.s.o.Queues.OwnerGone(context.Background(), c.owner); err != nil {

@@ -11,6 +11,7 @@ import (
 
 	client "github.com/rabbitmq/amqp091-go"
 
+	"polylog/logstore/vfs"
 	"polylog/protocols/amqp/wire"
 	"polylog/viewlayer/message"
 )
@@ -504,5 +505,63 @@ func TestServerPropertiesAreATable(t *testing.T) {
 	b := newBroker(t)
 	if _, rest, err := message.ParseTable(b.server.properties()); err != nil || len(rest) > 0 {
 		t.Errorf("%v, %d bytes are left over", err, len(rest))
+	}
+}
+
+func TestOnlyClientsThatUnderstandAreToldOfBlocking(t *testing.T) {
+	t.Parallel()
+	mem := vfs.NewMem()
+	b := startBroker(t, mem)
+	declare(t, b.open(), "orders")
+	told := b.login(func(start *wire.ConnectionStartOk, _ *wire.ConnectionTuneOk) {
+		start.ClientProperties = table(t, "capabilities", []any{"connection.blocked", true})
+	})
+	untold := b.login()
+	for _, r := range []*raw{told, untold} {
+		r.channel(1)
+		r.send(1, &wire.ConfirmSelect{})
+		expect[wire.ConfirmSelectOk](r, 1)
+	}
+	mem.SetCapacity(mem.Used())
+	body := strings.Repeat("x", 100_000)
+	sent := 0
+	for b.server.Figures().PublishersBlocked < 2 {
+		if sent++; sent > 1000 {
+			t.Fatal("the disk does not get full")
+		}
+		for _, r := range []*raw{told, untold} {
+			before := b.server.Figures()
+			r.publish(1, "orders", body)
+			until(t, "it is confirmed or blocked", func() bool {
+				f := b.server.Figures()
+				return f.Confirmed > before.Confirmed || f.PublishersBlocked == 2 || f.PublishersBlocked > before.PublishersBlocked || f.Published > before.Published && f.PublishersBlocked > 0
+			})
+		}
+	}
+	mem.SetCapacity(-1)
+	until(t, "all are confirmed", func() bool { f := b.server.Figures(); return f.Confirmed == f.Published })
+	for _, c := range []struct {
+		r    *raw
+		told bool
+	}{{told, true}, {untold, false}} {
+		c.r.send(1, &wire.ChannelClose{})
+		var blocked, unblocked bool
+		for closed := false; !closed; {
+			f, err := c.r.frame()
+			if err != nil {
+				t.Fatal(err)
+			}
+			switch id, _, _ := wire.SplitMethod(f.Payload); id {
+			case wire.ConnectionBlockedID:
+				blocked = true
+			case wire.ConnectionUnblockedID:
+				unblocked = blocked
+			case wire.ChannelCloseOkID:
+				closed = true
+			}
+		}
+		if blocked != c.told || unblocked != c.told {
+			t.Errorf("told %v: blocked %v, unblocked %v", c.told, blocked, unblocked)
+		}
 	}
 }

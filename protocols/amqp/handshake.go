@@ -70,8 +70,6 @@ func (c *connection) await(m wire.Method) error {
 	for {
 		f, err := c.frames.Next()
 		switch {
-		case errors.Is(err, errEvents):
-			return errors.New("the broker shuts down")
 		case err != nil:
 			if is[*wire.FrameError](err) {
 				return explain(err)

@@ -7,7 +7,8 @@ import (
 	"polylog/protocols/amqp/wire"
 )
 
-// pulse is what a connection does now and then. It lets go of memory that is not used, and sends heartbeats: whenever nothing was written for half of the interval, so that the client hears something in every interval (4.2.7).
+// pulse is what a connection does now and then. It lets go of memory that is not used, notices that the client is gone while the reader does not read, and sends
+// heartbeats: whenever nothing was written for half of the interval, so that the client hears something in every interval (4.2.7).
 type pulse struct {
 	c       *connection
 	every   time.Duration
@@ -29,6 +30,10 @@ func (p *pulse) beat() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.stopped {
+		return
+	}
+	if p.c.out.Err() != nil {
+		p.c.cut() // the reader may be waiting for something else than the client
 		return
 	}
 	if w := p.c.out.Written(); w != p.written {

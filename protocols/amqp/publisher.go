@@ -30,6 +30,13 @@ type publisher struct {
 	done     chan struct{}
 }
 
+const (
+	// recordFraming bounds what a record takes beside its body and twice its properties: names, and its place in the batch.
+	recordFraming = 4 << 10
+	// transactionMax bounds what is stored together, all copies of all messages. The rest of a transaction's room is for what surrounds them.
+	transactionMax = logstore.MaxTxn - 512<<10
+)
+
 // gathering is what is committed together.
 type gathering struct {
 	messages *exchange.Gathering
@@ -64,7 +71,12 @@ func (p *publisher) add(ch *channel, m *message.Published) error {
 	if p.filling == nil {
 		p.filling = p.newGathering()
 	}
-	for p.err == nil && p.filling.count > 0 && (p.filling.count >= publishCountMax || p.filling.messages.Bytes()+len(m.Body) > l.PublishBytes) {
+	size := len(p.c.routes) * (len(m.Body) + 2*len(m.Properties) + recordFraming)
+	if size > transactionMax {
+		return raise(wire.PreconditionFailed, "a message of %d bytes for %d queues at once: it takes %d bytes, at most %d are stored together",
+			len(m.Body), len(p.c.routes), size, transactionMax)
+	}
+	for p.err == nil && p.filling.count > 0 && (p.filling.count >= publishCountMax || p.filling.messages.Bytes()+size > min(l.PublishBytes, transactionMax)) {
 		p.idle.Wait()
 	}
 	if p.err != nil {

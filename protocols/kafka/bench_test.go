@@ -4,7 +4,9 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
+	"polylog/logstore"
 	"polylog/viewlayer/topic"
 )
 
@@ -84,4 +86,32 @@ func BenchmarkMetadata(b *testing.B) {
 		r.conn.Write(frame)
 		r.receiveFrame()
 	}
+}
+
+// BenchmarkProduceDurable measures small requests of many connections, one in flight on each, onto a log that syncs before it answers.
+func BenchmarkProduceDurable(b *testing.B) {
+	store, err := logstore.Open(logstore.Options{Dir: b.TempDir()})
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() { store.Close() })
+	br := startBroker(b, func(o *Options) {
+		o.Store = store
+		o.Topics = topic.Open(topic.Options{Store: store, Now: time.Now, NewID: func() topic.ID { return topic.ID{1} }})
+	})
+	tp := br.topic("bench", nil)
+	batch := batchOf(b, nil, strings.Repeat("x", 1024))
+	b.SetParallelism(64)
+	b.ReportAllocs()
+	b.RunParallel(func(pb *testing.PB) {
+		r := br.dial()
+		frame := r.f.AppendRequest(nil, produceRequest(9, tp, 0, -1, batch), 1)
+		for pb.Next() {
+			r.conn.Write(frame)
+			if _, _, err := r.receiveFrame(); err != nil {
+				b.Error(err)
+				return
+			}
+		}
+	})
 }

@@ -60,7 +60,7 @@ func (d *durability) run() {
 		d.mu.Unlock()
 		_, err := d.store.Commit(context.Background(), logstore.Txn{Wait: logstore.Durable})
 		// Others of the same group came after that transaction had its place. They need not wait for another.
-		durable := d.store.Stats().DurableSeq
+		durable := d.store.DurableSeq()
 		ready = d.take(round, durable, ready[:0])
 		for i, w := range ready {
 			if w.seq != 0 && w.seq <= durable {

@@ -38,7 +38,7 @@ func TestAnswersWaitForTheDisk(t *testing.T) {
 				}
 				answers.Add(1)
 				check := func(err error) {
-					if durable := store.Stats().DurableSeq; err != nil || durable < res.Seq {
+					if durable := store.DurableSeq(); err != nil || durable < res.Seq {
 						t.Errorf("transaction %d is answered (%v) when %d is durable", res.Seq, err, durable)
 					}
 					answers.Done()

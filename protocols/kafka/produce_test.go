@@ -169,7 +169,10 @@ func TestHowFarRecordsMayExpand(t *testing.T) {
 	if p := r.produce(tp, 0, resealed(t, bomb, 0, 0)); p.ErrorCode != codeMessageTooLarge {
 		t.Errorf("%d bytes that expand to %d: %+v", len(bomb), record.DefaultDecompressedLimit+1, p)
 	}
-	if a := b.server.decode; a.left != a.size {
+	a := b.server.decode
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.left != a.size {
 		t.Errorf("%d bytes of the allowance are missing", a.size-a.left)
 	}
 }
@@ -272,6 +275,7 @@ func TestIdempotentProducer(t *testing.T) {
 		req.Version = 4
 		return r.ask(req).(*kmsg.InitProducerIDResponse).ProducerID
 	}
+	eventually(t, "the topic is older than the producer", func() bool { return time.Now().UnixMilli() > tp.Created+1 })
 	id := newID()
 	if other := newID(); other == id {
 		t.Fatalf("id %d twice", id)

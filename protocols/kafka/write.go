@@ -139,7 +139,8 @@ func (c *connection) discard() {
 	c.letGo(calls)
 }
 
-// answerWriter gathers answers into as few write calls as possible, without copying what is large. It belongs to the writing goroutine.
+// answerWriter gathers answers into as few write calls as possible, without copying what is large: records go from where they were read to the socket (which is why
+// the front-end does not use stream.Writer, that copies all into one buffer). It belongs to the writing goroutine.
 type answerWriter struct {
 	conn  *connection
 	calls []*call

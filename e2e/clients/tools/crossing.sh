@@ -12,7 +12,7 @@ check_publish_read() {
 	amqp-declare-queue --url "$url" -d -q "$queue"
 	amqp-publish --url "$url" -r "$queue" -p -C text/plain -H 'kind: test' -b 'hello'
 	# _amqp is the broker's own header.
-	equal "$(k -C -t "$queue" -p 0 -o beginning -c 1 -q -f '%s %h\n' | sed 's/_amqp=[^,]*,//')" 'hello kind=test,content-type=text/plain' 'the record'
+	equal "$(k -C -t "$queue" -p 0 -o beginning -c 1 -q -f '%s %h\n' | LC_ALL=C sed 's/_amqp=[^,]*,//')" 'hello kind=test,content-type=text/plain' 'the record'
 	amqp-get --url "$url" -q "$queue" >got
 	equal "$(cat got)" hello 'the message'
 	until_true 'the record to be gone' gone
