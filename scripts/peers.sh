@@ -25,7 +25,11 @@ kafka() {
 		printf 'peers: installing what %s names into %s\n' $list $into
 		rm -rf $into
 		mkdir -p $into
-		mvn --quiet --batch-mode --file $list -Dstyle.color=never dependency:copy-dependencies -DoutputDirectory="$PWD/$into" -DincludeScope=runtime
+		local said
+		said=$(mvn --quiet --batch-mode --file $list dependency:copy-dependencies -DoutputDirectory="$PWD/$into" -DincludeScope=runtime 2>&1) || {
+			printf 'peers: fetching Kafka failed:\n%s\n' "$said" >&2
+			exit 1
+		}
 		filled $list $into
 	fi
 }

@@ -95,6 +95,9 @@ var programs = []program{
 	{"crossing: amqp-tools, kcat", needAMQP | needKafka | needOneLog, []string{bash, "e2e/clients/tools/crossing.sh"}},
 }
 
+// overRestart runs before the broker is restarted and after, with PHASE in its environment.
+var overRestart = program{"restart: pika, confluent-kafka", needAMQP | needKafka | needOneLog, []string{python, "e2e/clients/python/restart.py"}}
+
 // programLimit is how long a program may take. The longest needs a minute on two busy cores.
 const programLimit = 4 * time.Minute
 
@@ -110,6 +113,9 @@ func run(ctx context.Context, o options) (ok bool, err error) {
 		return false, err
 	}
 	s.runAll(ctx)
+	if s.broker != nil && strings.Contains(overRestart.name, o.only) {
+		s.restart(ctx)
+	}
 	end()
 	return s.report.close(), ctx.Err()
 }
@@ -123,6 +129,7 @@ type suite struct {
 
 	amqp, kafka string
 	has         need
+	broker      *harness.Broker // if it was started here
 }
 
 // start has the brokers run. The function it returns ends them, and reports how that went.
@@ -149,6 +156,7 @@ func (s *suite) start() (end func(), err error) {
 		return nil, err
 	}
 	s.amqp, s.kafka, s.has = b.AMQP, b.Kafka, needAMQP|needKafka|needOneLog
+	s.broker = b
 	return func() { s.endBroker(b) }, nil
 }
 
@@ -213,8 +221,31 @@ func (s *suite) runAll(ctx context.Context) {
 	wg.Wait()
 }
 
-// runProgram runs one and reports its checks.
-func (s *suite) runProgram(ctx context.Context, p program) {
+// restart stops the broker in order, then kills it, and sees what is left each time.
+func (s *suite) restart(ctx context.Context) {
+	for _, how := range []struct {
+		name string
+		end  func() error
+	}{{"stopped", s.broker.Stop}, {"killed", s.broker.Kill}} {
+		p := overRestart
+		p.name += ", " + how.name
+		prefix := "NAME_PREFIX=" + s.prefix + "." + how.name
+		s.runProgram(ctx, p, "PHASE=before", prefix)
+		began := time.Now()
+		err := how.end()
+		if err == nil {
+			err = s.broker.Start()
+		}
+		s.report.check("polylog", "it starts again after it was "+how.name, err, time.Since(began))
+		if err != nil {
+			return
+		}
+		s.runProgram(ctx, p, "PHASE=after", prefix)
+	}
+}
+
+// runProgram runs one and reports its checks. env is added to its environment.
+func (s *suite) runProgram(ctx context.Context, p program, env ...string) {
 	ctx, cancel := context.WithTimeoutCause(ctx, programLimit, fmt.Errorf("not done within %v", programLimit))
 	defer cancel()
 	argv := append(p.argv[:len(p.argv):len(p.argv)], s.options.checks...)
@@ -222,6 +253,7 @@ func (s *suite) runProgram(ctx context.Context, p program) {
 	cmd.Dir = s.root
 	cmd.Env = append(os.Environ(), "AMQP_ADDRESS="+s.amqp, "KAFKA_ADDRESS="+s.kafka, "NAME_PREFIX="+s.prefix,
 		"NODE_PATH="+filepath.Join(s.root, "bin/clients/node/node_modules"), "PYTHONDONTWRITEBYTECODE=1")
+	cmd.Env = append(cmd.Env, env...)
 	// A group of its own, since programs have children that must go with it.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }

@@ -119,7 +119,7 @@ func TestHalfAFrameAndThenSilenceHarmsNobody(t *testing.T) {
 
 func TestLengthThatIsClaimedTakesNoMemory(t *testing.T) {
 	t.Parallel()
-	b := newBroker(t, func(o *Options) { o.Limits.FrameMax, o.Limits.MessageMax = 16<<20, 128<<20 })
+	b := newBroker(t, func(o *Options) { o.Limits.FrameMax, o.Limits.MessageMax = 16<<20, 63<<20 })
 	declare(t, b.open(), "orders")
 	var before, after runtime.MemStats
 	var all []*raw
@@ -131,7 +131,7 @@ func TestLengthThatIsClaimedTakesNoMemory(t *testing.T) {
 	runtime.ReadMemStats(&before)
 	for _, r := range all {
 		m := (&wire.BasicPublish{RoutingKey: []byte("orders")}).AppendFrame(nil, 1)
-		m = append(m, wire.FrameHeader, 0, 1, 0, 0, 0, 14, 0, 60, 0, 0, 0, 0, 0, 0, 7, 0xff, 0, 0, 0, 0, 0xCE) // a body of 128 MiB
+		m = append(m, wire.FrameHeader, 0, 1, 0, 0, 0, 14, 0, 60, 0, 0, 0, 0, 0, 0, 3, 0xe0, 0, 0, 0, 0, 0xCE) // a body of 62 MiB
 		r.write(append(m, wire.FrameBody, 0, 1, 0, 0xff, 0xff, 0, 1, 2, 3))                                    // a frame of 16 MiB
 	}
 	roundTrips(t, b.open(), "orders", 20)

@@ -39,7 +39,7 @@ type Limits struct {
 	FrameMax         int           // bytes of a frame, 4096 to 16 MiB; default 131072
 	ChannelMax       int           // channels of a connection, 1 to 65535; default 2047
 	Heartbeat        time.Duration // that is offered to clients, whole seconds up to 65535; default 60 s; negative: none
-	MessageMax       int           // bytes of a message's body, up to 128 MiB; default 16 MiB
+	MessageMax       int           // bytes of a message's body, up to 63 MiB; default 16 MiB
 	PublishBytes     int           // published and not yet committed, beyond which the connection is not read on; default 4 MiB
 	WriteBytes       int           // waiting to be written, beyond which nothing more is delivered; default 1 MiB
 	UnackedMax       int           // messages that a channel may hold unacknowledged when it has set no prefetch; default 262144
@@ -50,7 +50,7 @@ type Limits struct {
 
 const (
 	frameMaxMost   = 16 << 20
-	messageMaxMost = 128 << 20
+	messageMaxMost = 63 << 20 // a transaction must hold it
 	// frameMaxBeforeTune bounds frames until the peers have agreed on more: enough for client properties and a long password.
 	frameMaxBeforeTune = 64 << 10
 	// publishCountMax bounds the messages of one transaction of the publisher, which bounds its operations as PublishBytes bounds its bytes.

@@ -483,3 +483,45 @@ func TestErrorsOfTheClientAreNotLost(t *testing.T) {
 	}
 	refusedWith(t, <-closed, wire.InternalError)
 }
+
+func TestMessageForMoreQueuesThanOneTransactionHoldsIsRefused(t *testing.T) {
+	t.Parallel()
+	b := newBroker(t)
+	ch := b.open()
+	var queues []any
+	for i := range 8 {
+		declare(t, ch, fmt.Sprint(i))
+		queues = append(queues, fmt.Sprint(i))
+	}
+	closed := ch.NotifyClose(make(chan *client.Error, 1))
+	p := client.Publishing{Body: make([]byte, 8<<20), Headers: client.Table{"CC": queues}}
+	if err := ch.PublishWithContext(t.Context(), "", "0", false, false, p); err != nil {
+		t.Fatal(err)
+	}
+	refusedWith(t, <-closed, wire.PreconditionFailed)
+}
+
+func TestLargeMessagesThatGatherAreStoredInSeveralTransactions(t *testing.T) {
+	t.Parallel()
+	b := newBroker(t, func(o *Options) { o.Limits.PublishBytes = 64 << 20 })
+	ch := b.open()
+	declare(t, ch, "orders")
+	if err := ch.Confirm(false); err != nil {
+		t.Fatal(err)
+	}
+	var all []*client.DeferredConfirmation
+	body := make([]byte, 12<<20)
+	for range 7 { // one is committed while the others gather
+		c, err := ch.PublishWithDeferredConfirm("", "orders", false, false, client.Publishing{Body: body})
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, c)
+	}
+	for i, c := range all {
+		if !c.Wait() {
+			t.Errorf("message %d was refused", i)
+		}
+	}
+	b.ready("orders", 7)
+}

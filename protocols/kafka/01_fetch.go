@@ -197,7 +197,7 @@ func (f *fetch) respond(resp *wire.FetchResponse) {
 	var parts [][]byte
 	*head, parts = resp.Encode(f.call.version, (*head)[:0], nil)
 	memory := &f.reader.memory
-	f.call.respondParts(parts, func() {
+	f.call.respondParts(parts, cap(*head)+memory.size(), func() {
 		memory.release()
 		if cap(*head) <= keepBuffer {
 			answerBuffers.Put(head)

@@ -53,21 +53,22 @@ func (c *call) respond(resp kmsg.Response) {
 	b := c.begin(resp.IsFlexible())
 	*b = resp.AppendTo(*b)
 	binary.BigEndian.PutUint32(*b, uint32(len(*b)-4))
-	c.conn.answer(c, b, nil, nil)
+	c.conn.answer(c, b, nil, int64(cap(*b)), nil)
 }
 
-// respondParts answers with a frame, size included, that lies in several places. release is called when they have been written or never will be.
-func (c *call) respondParts(parts [][]byte, release func()) {
-	c.conn.answer(c, nil, parts, release)
+// respondParts answers with a frame, size included, that lies in several places, of memory of size bytes. release is called when they have been written or never
+// will be.
+func (c *call) respondParts(parts [][]byte, size int, release func()) {
+	c.conn.answer(c, nil, parts, int64(size), release)
 }
 
 // respondNothing is for a request that wants no answer.
-func (c *call) respondNothing() { c.conn.answer(c, nil, nil, nil) }
+func (c *call) respondNothing() { c.conn.answer(c, nil, nil, 0, nil) }
 
 // hangUp closes the connection instead of answering: what the protocol has no other answer for.
 func (c *call) hangUp(err error) {
 	c.conn.fail(err)
-	c.conn.answer(c, nil, nil, nil)
+	c.conn.answer(c, nil, nil, 0, nil)
 }
 
 // park says that the answer waits for what other clients do (a join for the other members), so that a drain does not wait for it.

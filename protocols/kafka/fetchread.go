@@ -66,15 +66,31 @@ func (m *fetchMemory) buffer() *logstore.Buffer {
 	return m.scratch
 }
 
+// size returns how many bytes of memory the records hold.
+func (m *fetchMemory) size() int {
+	n := cap(m.small)
+	for _, b := range m.kept {
+		n += b.Size()
+	}
+	return n
+}
+
+// pooledBytes is the largest read buffer that is kept for other fetches.
+const pooledBytes = 1 << 20
+
+func giveBackBuffer(b *logstore.Buffer) {
+	if b != nil && b.Size() <= pooledBytes {
+		readBuffers.Put(b)
+	}
+}
+
 // release lets go of all records.
 func (m *fetchMemory) release() {
 	for i, b := range m.kept {
-		readBuffers.Put(b)
+		giveBackBuffer(b)
 		m.kept[i] = nil
 	}
-	if m.scratch != nil {
-		readBuffers.Put(m.scratch)
-	}
+	giveBackBuffer(m.scratch)
 	m.kept, m.scratch, m.small = m.kept[:0], nil, m.small[:0]
 }
 

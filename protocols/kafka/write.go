@@ -7,15 +7,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
-// answer puts the answer of a call into its place. It never waits.
-func (c *connection) answer(cl *call, head *[]byte, parts [][]byte, release func()) {
-	size := int64(0)
-	if head != nil {
-		size = int64(len(*head))
-	}
-	for _, p := range parts {
-		size += int64(len(p))
-	}
+// answer puts the answer of a call into its place. size is what it holds of memory until it is written. It never waits.
+func (c *connection) answer(cl *call, head *[]byte, parts [][]byte, size int64, release func()) {
 	c.mu.Lock()
 	if cl.answered {
 		c.mu.Unlock()

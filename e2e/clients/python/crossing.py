@@ -258,4 +258,23 @@ def names():
         until("the topic to be gone", lambda: topic not in ADMIN.list_topics(timeout=30).topics)
 
 
+@check("a queue whose name is no legal topic name is a topic under an escaped one")
+def escaped():
+    with Channel() as ch:
+        queue = name("größe/neu und-alt")
+        topic = "amqp--" + "".join(chr(b) if chr(b).isascii() and (chr(b).isalnum() or chr(b) in "._") else f"-{b:02x}" for b in queue.encode())
+        ch.queue_declare(queue, durable=True)
+        ch.confirm_delivery()
+        ch.basic_publish("", queue, b"from AMQP")
+        true(topic in ADMIN.list_topics(timeout=30).topics, f"{topic} is not listed to Kafka")
+        p = Producer({"bootstrap.servers": KAFKA})
+        p.produce(topic, b"from Kafka")
+        equal(p.flush(30), 0, "records unconfirmed")
+        equal([m.value() for m in read(topic, 2)], [b"from AMQP", b"from Kafka"], "records")
+        got = [ch.basic_get(queue) for _ in range(2)]
+        equal([(m.routing_key, b) for m, _, b in got], [(queue, b"from AMQP"), (queue, b"from Kafka")], "messages")
+        ADMIN.delete_topics([topic])[topic].result(30)
+        until("the topic to be gone", lambda: topic not in ADMIN.list_topics(timeout=30).topics)
+
+
 run()
