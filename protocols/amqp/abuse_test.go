@@ -117,8 +117,8 @@ func TestHalfAFrameAndThenSilenceHarmsNobody(t *testing.T) {
 	until(t, "all are gone", func() bool { return b.server.Figures().Connections == 1 })
 }
 
+// It measures the memory of the process, so it runs alone.
 func TestLengthThatIsClaimedTakesNoMemory(t *testing.T) {
-	t.Parallel()
 	b := newBroker(t, func(o *Options) { o.Limits.FrameMax, o.Limits.MessageMax = 16<<20, 63<<20 })
 	declare(t, b.open(), "orders")
 	var before, after runtime.MemStats

@@ -387,6 +387,29 @@ func TestConsumerTimeoutGivesBack(t *testing.T) {
 	}
 }
 
+// A consumer that let its time run out does not get the message again: it is cancelled before the message goes back.
+func TestConsumerThatTimedOutGetsNothingMore(t *testing.T) {
+	t.Parallel()
+	s := newStand(t)
+	s.declare("q", "x-consumer-timeout", 1000)
+	to, ctx := newSink(0), context.Background()
+	h := s.v.NewHolder("h", nil)
+	s.consume("q", h, to, false)
+	s.publish("q", "a")
+	to.await(t, "the message", func() bool { return len(to.got) == 1 })
+	to.take()
+	s.clock.Add(1000)
+	_, err := s.v.Sweep(ctx)
+	s.check(err)
+	if g := s.get("q", s.holder("h2")); g.body != "a" || !g.redelivered {
+		t.Fatalf("got %+v", g)
+	}
+	s.publish("q", "b")
+	if g := s.get("q", s.holder("h2")); g.body != "b" || len(to.take()) != 0 {
+		t.Fatalf("got %+v", g)
+	}
+}
+
 func TestMessageOverTheDeliveryLimitIsDropped(t *testing.T) {
 	t.Parallel()
 	s := newStand(t)

@@ -188,9 +188,17 @@ func (h *Holder) retry(ctx context.Context, why Why) error {
 	return nil
 }
 
-// expire gives back what the holder has had for too long.
+// expire gives back what the holder has had for too long. A consumer that had it is cancelled first, or it might get it once more.
 func (h *Holder) expire(ctx context.Context) error {
-	late, n, err := h.takeBack(ctx, h.v.now().UnixMilli())
+	now := h.v.now().UnixMilli()
+	for _, c := range h.overdue(now) {
+		if c.c != nil {
+			if err := c.c.Cancel(ctx); err != nil {
+				return err
+			}
+		}
+	}
+	late, n, err := h.takeBack(ctx, now)
 	if err != nil {
 		return err
 	}
@@ -205,8 +213,8 @@ func (h *Holder) expire(ctx context.Context) error {
 	return nil
 }
 
-// takeBack requeues the claims that are older than their queue's consumer timeout, and returns them and how many messages they had.
-func (h *Holder) takeBack(ctx context.Context, now int64) (late []*claim, n int64, err error) {
+// overdue returns the claims that are older than their queue's consumer timeout.
+func (h *Holder) overdue(now int64) (late []*claim) {
 	h.acting.Lock()
 	defer h.acting.Unlock()
 	for _, c := range h.all() {
@@ -214,7 +222,15 @@ func (h *Holder) takeBack(ctx context.Context, now int64) (late []*claim, n int6
 			late = append(late, c)
 		}
 	}
-	late = touchAll(late)
+	return late
+}
+
+// takeBack requeues the overdue claims and returns them and how many messages they had.
+func (h *Holder) takeBack(ctx context.Context, now int64) (late []*claim, n int64, err error) {
+	late = h.overdue(now)
+	h.acting.Lock()
+	defer h.acting.Unlock()
+	late = touchAll(late) // those that are still there
 	for _, c := range late {
 		n += int64(len(c.touched))
 	}
