@@ -86,5 +86,6 @@ func (ch *channel) hide(m *message.Published) error {
 		return err
 	}
 	m.Properties, err = p.AppendTo(nil)
+	m.Addressed = true
 	return err
 }

@@ -269,6 +269,9 @@ func TestCarbonCopiesGoToFurtherQueuesOnce(t *testing.T) {
 			if err != nil || !ok {
 				t.Fatalf("queue %s: %v %v %q", q, ok, err, d.RoutingKey)
 			}
+			if d.RoutingKey != "a" {
+				t.Errorf("queue %s: routing key %q", q, d.RoutingKey)
+			}
 			if want := (client.Table{"CC": []any{"b", "a", "nowhere"}, "other": "y"}); !reflect.DeepEqual(d.Headers, want) {
 				t.Errorf("queue %s: headers %v", q, d.Headers)
 			}
@@ -284,7 +287,7 @@ func TestCarbonCopiesGoToFurtherQueuesOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	d, ok, err := ch.Get("d", true)
-	if err != nil || !ok || len(d.Headers) > 0 || len(returns) > 0 {
+	if err != nil || !ok || len(d.Headers) > 0 || len(returns) > 0 || d.RoutingKey != "nowhere" {
 		t.Errorf("%v %v %+v, %d returned", ok, err, d, len(returns))
 	}
 	closed := ch.NotifyClose(make(chan *client.Error, 1))

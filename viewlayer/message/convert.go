@@ -26,6 +26,8 @@ type Published struct {
 	RoutingKey []byte
 	Properties []byte // flags and property list as they are on the wire behind the body size of a content header; empty means none
 	Body       []byte
+	// Addressed says that the message goes to queues that its routing key does not name, so that the key must be kept. A CC or BCC header says so too.
+	Addressed bool
 }
 
 // Delivered is a message as an AMQP client gets it. All of it is valid until the converter's next call, and no longer than the record.
@@ -156,7 +158,7 @@ func (c *Converter) AppendAMQP(b *record.Builder, now int64, p *Published) error
 		c.meta = appendShort(c.meta, p.Exchange)
 	}
 	// A default exchange's routing key is the topic's name, unless the message goes to other queues too; that of a named one is the key, unless that is another.
-	if len(p.Exchange) > 0 && c.keyEntry >= 0 || len(p.Exchange) == 0 && addressed {
+	if len(p.Exchange) > 0 && c.keyEntry >= 0 || len(p.Exchange) == 0 && (addressed || p.Addressed) {
 		first |= hasRoutingKey
 		c.meta = appendShort(c.meta, p.RoutingKey)
 	}
