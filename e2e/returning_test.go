@@ -116,7 +116,8 @@ func TestOrderIsKeptWhenMessagesComeBack(t *testing.T) {
 			}
 			must(t, ch.Close())
 		case 2:
-			must(t, ch.Recover(true)) //lint:ignore SA1019 clients that call it exist
+			//lint:ignore SA1019 clients that call it exist
+			must(t, ch.Recover(true))
 			must(t, ch.Close())
 		case 3:
 			must(t, c.Close())
@@ -223,7 +224,8 @@ func TestCountersSurviveRestartAndCrash(t *testing.T) {
 	must(t, expect(1, 1).Nack(false, true))
 	must(t, expect(2, 1).Reject(true))
 	expect(3, 2)
-	must(t, ch.Recover(true)) //lint:ignore SA1019 clients that call it exist; another return that says nothing against the message
+	//lint:ignore SA1019 clients that call it exist; it is another return that says nothing against the message
+	must(t, ch.Recover(true))
 	must(t, b.Restart())
 	ch = openChannel(t, dialAMQP(t, b))
 	expect(4, 2)

@@ -4,11 +4,11 @@ import (
 	"context"
 	"fmt"
 	"net"
-	"sync"
 	"sync/atomic"
 	"time"
 
 	"polylog/protocols/amqp/wire"
+	"polylog/protocols/stream"
 )
 
 // Server serves AMQP connections. Its methods may be called from any goroutine.
@@ -17,11 +17,7 @@ type Server struct {
 	limits Limits
 	counts counters
 	serial atomic.Uint64 // of connections, which makes their names unique
-
-	mu          sync.Mutex
-	connections map[*connection]struct{}
-	draining    bool
-	idle        chan struct{} // closed when draining and the last connection is gone
+	roster *stream.Roster[*connection]
 }
 
 // New returns a server. The error says which option cannot be used.
@@ -39,56 +35,26 @@ func New(o Options) (*Server, error) {
 	if o.Logf == nil {
 		o.Logf = func(string, ...any) {}
 	}
-	return &Server{o: o, limits: limits, connections: map[*connection]struct{}{}, idle: make(chan struct{})}, nil
+	return &Server{o: o, limits: limits, roster: stream.NewRoster[*connection]()}, nil
 }
 
 // Handle serves one connection until it ends, and closes it.
 func (s *Server) Handle(sock net.Conn) {
 	c := newConnection(s, sock)
-	s.mu.Lock()
-	if s.draining {
-		s.mu.Unlock()
+	if !s.roster.Enter(c) {
 		sock.Close()
 		return
 	}
-	s.connections[c] = struct{}{}
-	s.mu.Unlock()
+	defer s.roster.Leave(c)
 	s.counts.accepted.Add(1)
 	s.counts.connections.Add(1)
+	defer s.counts.connections.Add(-1)
 	c.run()
-	s.counts.connections.Add(-1)
-	s.mu.Lock()
-	delete(s.connections, c)
-	if s.draining && len(s.connections) == 0 {
-		close(s.idle)
-	}
-	s.mu.Unlock()
 }
 
 // Drain ends all connections: each confirms what it has taken, sends connection.close with 320 CONNECTION_FORCED and waits for the answer. When ctx ends, the sockets are closed
 // without it. New connections are refused. It returns when all are gone; the error is the context's, if some had to be cut off.
 func (s *Server) Drain(ctx context.Context) error {
-	s.mu.Lock()
-	if !s.draining {
-		s.draining = true
-		if len(s.connections) == 0 {
-			close(s.idle)
-		}
-	}
-	for c := range s.connections {
-		c.post(func() error { return &exception{code: wire.ConnectionForced, text: "the broker shuts down"} })
-	}
-	s.mu.Unlock()
-	select {
-	case <-s.idle:
-		return nil
-	case <-ctx.Done():
-	}
-	s.mu.Lock()
-	for c := range s.connections {
-		c.cut()
-	}
-	s.mu.Unlock()
-	<-s.idle
-	return ctx.Err()
+	farewell := func() error { return &exception{code: wire.ConnectionForced, text: "the broker shuts down"} }
+	return s.roster.Drain(ctx, func(c *connection) { c.post(farewell) }, (*connection).cut)
 }

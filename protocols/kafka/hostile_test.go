@@ -141,13 +141,11 @@ func TestClientThatDoesNotReadIsBounded(t *testing.T) {
 			t.Fatal("the broker reads on and on")
 		}
 		held := int64(0)
-		b.server.mu.Lock()
-		for c := range b.server.conns {
+		b.server.roster.Each(func(c *connection) {
 			c.mu.Lock()
 			held = max(held, c.held)
 			c.mu.Unlock()
-		}
-		b.server.mu.Unlock()
+		})
 		if held > most+2<<20 {
 			t.Fatalf("a connection holds %d bytes", held)
 		}

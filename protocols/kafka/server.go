@@ -5,6 +5,8 @@ import (
 	"net"
 	"sync"
 	"sync/atomic"
+
+	"polylog/protocols/stream"
 )
 
 // Server serves Kafka connections that somebody else accepts.
@@ -20,10 +22,8 @@ type Server struct {
 	complained atomic.Int64 // when something was last complained of, Unix seconds
 
 	draining chan struct{} // closed when Drain begins
-	mu       sync.Mutex
-	conns    map[*connection]struct{}
-	drained  bool
-	empty    chan struct{} // closed when draining and the last connection is gone
+	drain    sync.Once
+	roster   *stream.Roster[*connection]
 }
 
 // mostSearching bounds the requests that look for times in the log at once; each walks indexes, on a processor of its own.
@@ -40,61 +40,29 @@ func New(opts Options) *Server {
 		durable:   durability{store: opts.Store},
 		searching: make(chan struct{}, mostSearching),
 		draining:  make(chan struct{}),
-		conns:     map[*connection]struct{}{},
-		empty:     make(chan struct{}),
+		roster:    stream.NewRoster[*connection](),
 	}
 }
 
 // Handle serves one connection until it ends, and closes it.
 func (s *Server) Handle(nc net.Conn) {
 	c := newConnection(s, nc)
-	s.mu.Lock()
-	if s.drained {
-		s.mu.Unlock()
+	if !s.roster.Enter(c) {
 		nc.Close()
 		return
 	}
-	s.conns[c] = struct{}{}
-	s.mu.Unlock()
+	defer s.roster.Leave(c)
 	s.figures.connections.Add(1)
+	defer s.figures.connections.Add(-1)
 	s.figures.connectionsTotal.Add(1)
 	c.serve()
-	s.figures.connections.Add(-1)
-	s.mu.Lock()
-	delete(s.conns, c)
-	if s.drained && len(s.conns) == 0 {
-		close(s.empty)
-	}
-	s.mu.Unlock()
 }
 
 // Drain takes no more requests, answers those that it has, and closes all connections. Kafka has no farewell: clients see the end of the connection and go where
 // the metadata then leads them. When ctx ends first, it closes what is left and returns the context's error.
 func (s *Server) Drain(ctx context.Context) error {
-	s.mu.Lock()
-	if !s.drained {
-		s.drained = true
-		close(s.draining)
-		if len(s.conns) == 0 {
-			close(s.empty)
-		}
-	}
-	for c := range s.conns {
-		c.drain()
-	}
-	s.mu.Unlock()
-	select {
-	case <-s.empty:
-		return nil
-	case <-ctx.Done():
-	}
-	s.mu.Lock()
-	for c := range s.conns {
-		c.fail(context.Cause(ctx))
-	}
-	s.mu.Unlock()
-	<-s.empty
-	return ctx.Err()
+	s.drain.Do(func() { close(s.draining) })
+	return s.roster.Drain(ctx, (*connection).drain, func(c *connection) { c.fail(context.Cause(ctx)) })
 }
 
 // complain tells the operator of what comes again as often as clients try again: once in a second.
