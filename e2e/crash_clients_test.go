@@ -285,7 +285,7 @@ func (w *crashWorld) producer(number int, r *rand.Rand) {
 					return
 				}
 				w.ledger.confirmed(queued{crashEvents, id})
-				w.ledger.produced(recordAt{crashEvents, rec.Partition, rec.Offset}, string(rec.Value))
+				w.ledger.produced(recordAt{crashEvents, rec.Partition, rec.Offset}, valueOf(rec.Value))
 			})
 		}
 		w.pause(w.feed, time.Duration(r.IntN(20))*time.Millisecond)
@@ -311,7 +311,7 @@ func (w *crashWorld) member(r *rand.Rand) {
 			fs := c.PollFetches(ctx)
 			cancel()
 			fs.EachRecord(func(rec *kgo.Record) {
-				w.ledger.seen(recordAt{rec.Topic, rec.Partition, rec.Offset}, string(rec.Value), true)
+				w.ledger.seen(recordAt{rec.Topic, rec.Partition, rec.Offset}, valueOf(rec.Value), true)
 			})
 			if r.IntN(3) > 0 {
 				w.commit(c)
@@ -355,7 +355,7 @@ func (w *crashWorld) reader() {
 	defer c.Close()
 	for w.read.Err() == nil {
 		c.PollFetches(w.read).EachRecord(func(rec *kgo.Record) {
-			w.ledger.seen(recordAt{rec.Topic, rec.Partition, rec.Offset}, string(rec.Value), false)
+			w.ledger.seen(recordAt{rec.Topic, rec.Partition, rec.Offset}, valueOf(rec.Value), false)
 		})
 	}
 }

@@ -5,18 +5,20 @@ import (
 	"slices"
 	"sync"
 	"testing"
+
+	"github.com/cespare/xxhash/v2"
 )
 
 // crashLedger is what the clients of the crash test know, and where what they see is held against it. A life is one process of the broker: what a client reads from
 // the socket of an earlier life may be late and says nothing about the present one.
 type crashLedger struct {
 	mu       sync.Mutex
-	alive    int                 // number of the present life
-	messages map[queued]*story   // of queues
-	records  map[recordAt]string // value of each offset of each topic, as anybody saw it
-	values   map[string]recordAt // where a Kafka producer was told that its record is
-	group    map[string]bool     // values that the group has read
-	read     map[int32]int64     // bookmarks that the broker answered for, by partition
+	alive    int                // number of the present life
+	messages map[queued]*story  // of queues
+	records  map[recordAt]value // of each offset of each topic, as anybody saw it
+	values   map[value]recordAt // where a Kafka producer was told that its record is
+	group    map[value]bool     // what the group has read
+	read     map[int32]int64    // bookmarks that the broker answered for, by partition
 	progress progress
 	wrong    map[string]int
 	examples []string
@@ -30,6 +32,14 @@ type recordAt struct {
 	partition int32
 	offset    int64
 }
+
+// value stands for the value of a record: how it begins, and a sum of all of it.
+type value struct {
+	begins string
+	sum    uint64
+}
+
+func valueOf(b []byte) value { return value{string(b[:min(len(b), 24)]), xxhash.Sum64(b)} }
 
 // story is what became of a message.
 type story struct {
@@ -56,7 +66,7 @@ func (p progress) least() int {
 
 func newCrashLedger() *crashLedger {
 	return &crashLedger{
-		messages: map[queued]*story{}, records: map[recordAt]string{}, values: map[string]recordAt{}, group: map[string]bool{}, read: map[int32]int64{},
+		messages: map[queued]*story{}, records: map[recordAt]value{}, values: map[value]recordAt{}, group: map[value]bool{}, read: map[int32]int64{},
 		wrong: map[string]int{},
 	}
 }
@@ -188,30 +198,30 @@ func (l *crashLedger) waiting(queue string) map[queued]bool {
 }
 
 // produced notes where the broker says it has put a Kafka producer's record.
-func (l *crashLedger) produced(at recordAt, value string) {
+func (l *crashLedger) produced(at recordAt, v value) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.values[value] = at
-	l.see(at, value)
+	l.values[v] = at
+	l.see(at, v)
 	l.progress.produced++
 }
 
 // seen notes a record that a Kafka consumer read.
-func (l *crashLedger) seen(at recordAt, value string, byGroup bool) {
+func (l *crashLedger) seen(at recordAt, v value, byGroup bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.see(at, value)
+	l.see(at, v)
 	if byGroup {
-		l.group[value] = true
+		l.group[v] = true
 		l.progress.grouped++
 	}
 }
 
-func (l *crashLedger) see(at recordAt, value string) {
-	if old, has := l.records[at]; has && old != value {
-		l.fail(promiseOffset, "%v was %.80q and is %.80q", at, old, value)
+func (l *crashLedger) see(at recordAt, v value) {
+	if old, has := l.records[at]; has && old != v {
+		l.fail(promiseOffset, "%v was %q and is %q", at, old.begins, v.begins)
 	}
-	l.records[at] = value
+	l.records[at] = v
 }
 
 // bookmarked notes a bookmark that the broker has answered for.
@@ -233,17 +243,17 @@ func (l *crashLedger) bookmarks() map[int32]int64 {
 	return m
 }
 
-// unread returns produced records that the group has not read.
-func (l *crashLedger) unread() (values []string) {
+// unread returns how the produced records begin that the group has not read.
+func (l *crashLedger) unread() (begins []string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for v := range l.values {
 		if !l.group[v] {
-			values = append(values, v)
+			begins = append(begins, v.begins)
 		}
 	}
-	slices.Sort(values)
-	return values
+	slices.Sort(begins)
+	return begins
 }
 
 // summary is for the test's log.

@@ -310,22 +310,22 @@ func (w *crashWorld) settleAccounts() {
 			w.t.Errorf("queue %s is drained and its topic still has records from offset %d to %d", queue, first[0], next[0])
 		}
 	}
-	times := map[string]int{}
+	times := map[value]int{}
 	for _, rec := range fetchAll(w.t, w.b, crashEvents) {
-		at, value := recordAt{rec.Topic, rec.Partition, rec.Offset}, string(rec.Value)
-		w.ledger.seen(at, value, false)
-		times[value]++
+		v := valueOf(rec.Value)
+		w.ledger.seen(recordAt{rec.Topic, rec.Partition, rec.Offset}, v, false)
+		times[v]++
 	}
 	w.ledger.mu.Lock()
 	defer w.ledger.mu.Unlock()
-	for value, at := range w.ledger.values {
-		if n := times[value]; n != 1 {
-			w.ledger.fail(promiseIdempotent, "record %.30s, answered to be at %v, is there %d times", value, at, n)
+	for v, at := range w.ledger.values {
+		if n := times[v]; n != 1 {
+			w.ledger.fail(promiseIdempotent, "record %s, answered to be at %v, is there %d times", v.begins, at, n)
 		}
 	}
-	for value, n := range times {
-		if _, answered := w.ledger.values[value]; n != 1 && !answered {
-			w.ledger.fail(promiseIdempotent, "record %.30s, not answered, is there %d times", value, n)
+	for v, n := range times {
+		if _, answered := w.ledger.values[v]; n != 1 && !answered {
+			w.ledger.fail(promiseIdempotent, "record %s, not answered, is there %d times", v.begins, n)
 		}
 	}
 }

@@ -38,7 +38,7 @@ func (ch *channel) consume(m *wire.BasicConsume) error {
 		ch: ch, tag: []byte(tag), noAck: m.NoAck, topic: q.Topic().Name, retained: q.Topic().AckPolicy == topic.Retain, counted: q.Counted(), limit: ch.prefetch,
 	}
 	of, err := q.Consume(queue.Subscription{
-		Holder: ch.holder, NoAck: m.NoAck, Exclusive: m.Exclusive, Arguments: args.Clone(), Owner: c.owner, Sink: to,
+		Holder: ch.holder, NoAck: m.NoAck, Exclusive: m.Exclusive, Arguments: args.Clone(), Sink: to,
 	})
 	if err != nil {
 		return err

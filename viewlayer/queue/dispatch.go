@@ -28,7 +28,6 @@ type Subscription struct {
 	NoAck, Exclusive bool
 	Arguments        message.Table
 	Sink             Sink
-	Owner            string
 }
 
 // Consumer is one who gets a queue's messages as they come.
