@@ -263,7 +263,7 @@ func (w *crashWorld) getter(queue string, r *rand.Rand) {
 
 // producer is an idempotent Kafka producer that lives through all crashes.
 func (w *crashWorld) producer(number int, r *rand.Rand) {
-	c, err := newKafkaClient(w.b, kgo.RequiredAcks(kgo.AllISRAcks()), kgo.ProducerLinger(2*time.Millisecond), kgo.MaxBufferedRecords(500),
+	c, err := newKafkaClient(w.b, kgo.RequiredAcks(kgo.AllISRAcks()), kgo.ProducerLinger(500*time.Microsecond), kgo.MaxBufferedRecords(8),
 		kgo.DefaultProduceTopic(crashEvents))
 	if err != nil {
 		w.t.Error(err)
@@ -288,7 +288,9 @@ func (w *crashWorld) producer(number int, r *rand.Rand) {
 				w.ledger.produced(recordAt{crashEvents, rec.Partition, rec.Offset}, valueOf(rec.Value))
 			})
 		}
-		w.pause(w.feed, time.Duration(r.IntN(20))*time.Millisecond)
+		if r.IntN(5) == 0 { // as in publisher
+			w.pause(w.feed, time.Duration(r.IntN(20))*time.Millisecond)
+		}
 	}
 	ctx, cancel := context.WithTimeout(w.read, patience)
 	defer cancel()

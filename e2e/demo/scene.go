@@ -140,7 +140,7 @@ func (s *scene) readWithGroup(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	s.fact("time", fmt.Sprintf("%.2f s", time.Since(began).Seconds()))
+	s.fact("time", fmt.Sprintf("%.2f s; a new group first waits a while for more members", time.Since(began).Seconds()))
 	s.number("records read", int64(len(read)), s.all())
 	inPlace := int64(0)
 	for i, r := range read {

@@ -1,6 +1,7 @@
 package amqp
 
 import (
+	"slices"
 	"sync/atomic"
 
 	"polylog/protocols/amqp/wire"
@@ -30,6 +31,7 @@ type consumer struct {
 const (
 	sizeAtFirst = 4 << 10 // what a delivery is thought to take before the first
 	sizeLeast   = 128     // what it takes at least
+	framesAbout = 512     // what method, header and frames of most take beside the body
 )
 
 // wake makes the queue ask again.
@@ -65,7 +67,11 @@ func (c *consumer) Deliver(ds []queue.Delivery) int {
 	if !ok {
 		return 0
 	}
-	b := ch.c.out.Begin()
+	estimate := 0
+	for i := range ds {
+		estimate += len(ds[i].Record.Value) + framesAbout
+	}
+	b := slices.Grow(ch.c.out.Begin(), estimate)
 	before := len(b)
 	for i := range ds {
 		b = c.appendDelivery(b, &ds[i], tag+uint64(i))

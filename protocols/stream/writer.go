@@ -9,7 +9,7 @@ import (
 
 const (
 	pieceBytes = 256 << 10 // written at a time: the peer must take this much within the patience, and the count of what waits is that exact
-	keepBytes  = 1 << 20   // a buffer up to this size is kept for the next who writes
+	keepBytes  = 4 << 20   // a buffer up to this size is kept for the next who writes
 )
 
 // ErrWriterClosed is what Await returns once the writer is closed.
