@@ -12,6 +12,7 @@ const (
 	cursorPrefix = "q/"
 	epochPrefix  = "e/"
 	closedPrefix = "c/"
+	doubtPrefix  = "d/"
 )
 
 // cursor is how far the messages of one partition have been taken, as last read. It is only a guess until a transaction with its condition goes through.

@@ -197,7 +197,7 @@ func (q *Queue) purgePart(ctx context.Context, part int) (int64, error) {
 	returned := q.returned[part].drop()
 	q.mu.Unlock()
 	move, moved := p.cursor.move(next)
-	txn := logstore.Txn{If: []logstore.Condition{p.cursor.unchanged()}, Do: []logstore.Op{move}}
+	txn := logstore.Txn{If: []logstore.Condition{p.cursor.unchanged()}, Do: p.passing([]logstore.Op{move}, q, part, next)}
 	ranges := []logstore.Range{{From: p.cursor.at, To: next}}
 	var records []logstore.Range
 	for _, r := range returned {
@@ -287,7 +287,7 @@ func (v *View) OwnerGone(ctx context.Context, owner string) error {
 func (v *View) Deleting(t *topic.Topic) []logstore.Op {
 	ops := make([]logstore.Op, 0, len(t.Shards)+1)
 	for i := range t.Shards {
-		ops = append(ops, logstore.Remove(newCursor(t.ID, i).key))
+		ops = append(ops, logstore.Remove(newCursor(t.ID, i).key), logstore.Remove(doubtKey(t.ID, i)))
 	}
 	return ops
 }
@@ -297,7 +297,6 @@ func (v *View) Deleted(t *topic.Topic) {
 	v.mu.Lock()
 	q := v.queues[t.ID]
 	delete(v.queues, t.ID)
-	delete(v.doubt, t.ID)
 	if mine := v.owned[t.Owner]; t.Owner != "" && len(mine) > 0 {
 		if mine = slices.DeleteFunc(mine, func(o *topic.Topic) bool { return o.ID == t.ID }); len(mine) == 0 {
 			delete(v.owned, t.Owner)

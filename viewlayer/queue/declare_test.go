@@ -121,12 +121,14 @@ func TestExclusiveConsumerIsAlone(t *testing.T) {
 	}
 }
 
-// After a crash, what may have been out although the log does not know it is delivered as redelivered; after an orderly end nothing is.
+// After a crash, what may have been out although the log does not know it is delivered as redelivered; nothing else is, and after an orderly end nothing new.
 func TestWhatMayHaveBeenOutIsRedelivered(t *testing.T) {
 	t.Parallel()
 	s := newStand(t)
 	ctx := context.Background()
 	s.declare("q")
+	s.declare("never taken from")
+	s.publish("never taken from", "x")
 	s.publish("q", "a")
 	s.check(s.v.Close(ctx))
 	s.topics, s.v = s.open("n1")
@@ -135,16 +137,32 @@ func TestWhatMayHaveBeenOutIsRedelivered(t *testing.T) {
 		t.Fatalf("after an orderly end: %+v", g)
 	}
 	s.topics, s.v = s.open("n1") // the process before it was killed
-	s.publish("q", "c")
+	s.publish("q", "c", "d")
+	if g := s.get("never taken from", s.holder("h")); g.redelivered {
+		t.Errorf("never taken from before the crash: %+v", g)
+	}
+	// What is in doubt stays so over an orderly end, and takes nothing along.
+	if g := s.get("q", s.holder("h")); g.body != "a" || !g.redelivered {
+		t.Errorf("after a crash: %+v", g)
+	}
 	s.declare("other")
-	s.publish("other", "x")
+	s.publish("other", "x", "y")
+	s.get("other", s.holder("h"))
+	s.check(s.v.Close(ctx))
+	s.topics, s.v = s.open("n1")
 	h := s.holder("h")
 	for _, want := range []got{{body: "a", redelivered: true}, {body: "b", redelivered: true}, {body: "c"}} {
 		if g := s.get("q", h); g.body != want.body || g.redelivered != want.redelivered {
-			t.Errorf("after a crash: %+v, want %+v", g, want)
+			t.Errorf("after a crash and an orderly end: %+v, want %+v", g, want)
 		}
 	}
-	if g := s.get("other", h); g.redelivered {
-		t.Errorf("made after the crash: %+v", g)
+	s.get("other", h)
+	if g := s.get("other", h); g.body != "y" || g.redelivered {
+		t.Errorf("not there when it crashed: %+v", g)
+	}
+	left := 0
+	s.store.Scan(doubtPrefix, func(string, []byte) bool { left++; return true })
+	if left != 0 {
+		t.Errorf("%d notes of doubt are left when nothing is in doubt", left)
 	}
 }

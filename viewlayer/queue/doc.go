@@ -24,6 +24,7 @@
 //	q/<topic id><partition>   the cursor: the offset behind the last one taken; absent: 0
 //	e/<node>                  the node's epoch
 //	c/<node>                  the node's last epoch that ended in order
+//	d/<topic id><partition>   after a crash, the offset below which messages may have been out unknown to the log; absent: 0
 //	topic __claims            the index topic
 //
 // Start with take.go (from the log to a consumer), then settle.go (how it ends) and requeue.go (how it comes back).

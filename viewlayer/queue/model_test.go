@@ -181,9 +181,10 @@ func runHistory(t *testing.T, r *rand.Rand, steps int) {
 			}
 			c := newCursor(s.find("q").t.ID, 0)
 			s.check(c.read(s.store))
-			if c.at < m.next && (!orderly || c.at < m.doubt) {
+			switch {
+			case !orderly && c.raw != nil && c.at < m.next:
 				m.doubt = m.next
-			} else {
+			case c.at >= m.doubt:
 				m.doubt = 0
 			}
 			s.topics, s.v = s.open("n1")

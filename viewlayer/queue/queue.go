@@ -55,7 +55,7 @@ type partition struct {
 	read   bool // the cursor was read
 	// from is where reading goes on: everything between the cursor and it is deleted.
 	from int64
-	// doubt is the offset below which a message may have been out before a crash though the log does not know.
+	// doubt is the offset below which a message may have been out before a crash though the log does not know; see doubt.go.
 	doubt int64
 }
 
@@ -77,7 +77,11 @@ func newQueue(v *View, t *topic.Topic) (*Queue, error) {
 		wake: make(chan struct{}, 1),
 	}
 	for i, sh := range t.Shards {
-		q.parts[i] = partition{shard: sh, cursor: newCursor(t.ID, i)}
+		doubt, err := v.readDoubt(t.ID, i)
+		if err != nil {
+			return nil, err
+		}
+		q.parts[i] = partition{shard: sh, cursor: newCursor(t.ID, i), doubt: doubt}
 	}
 	return q, nil
 }

@@ -256,25 +256,7 @@ func (v *View) rest(q *Queue) {
 			return
 		}
 	}
-	if doubt := q.doubts(); doubt != nil && !q.gone {
-		v.doubt[q.t.ID] = doubt
-	}
 	// Nobody has the queue but those who are about to use it, and for them it works as well as a new one.
 	q.retired = true
 	delete(v.queues, q.t.ID)
-}
-
-// doubts returns what the queue still doubts, to be remembered without it; nil: nothing. The taking lock is held.
-func (q *Queue) doubts() []int64 {
-	some := false
-	doubt := make([]int64, len(q.parts))
-	for i := range q.parts {
-		p := &q.parts[i]
-		doubt[i] = p.doubt
-		some = some || p.doubt > p.from
-	}
-	if !some {
-		return nil
-	}
-	return doubt
 }

@@ -50,8 +50,6 @@ type View struct {
 	holders  map[*Holder]struct{}
 	stranded map[*Holder]Why           // closed, but what they held could not be given back yet
 	owned    map[string][]*topic.Topic // exclusive queues, by the connection that they go with
-	// doubt has, for each partition of queues that nobody has used since a crash, the offset below which a message may have been out unknown to the log.
-	doubt map[topic.ID][]int64
 }
 
 // counts are the figures that only grow.
@@ -79,7 +77,7 @@ func Open(ctx context.Context, o Options) (*View, error) {
 	v := &View{
 		store: o.Store, topics: o.Topics, node: o.Node, now: o.Now, after: o.After, spawn: o.Go, requeue: o.Requeue, logf: o.Logf,
 		queues: map[topic.ID]*Queue{}, holders: map[*Holder]struct{}{}, stranded: map[*Holder]Why{},
-		owned: map[string][]*topic.Topic{}, doubt: map[topic.ID][]int64{},
+		owned: map[string][]*topic.Topic{},
 	}
 	if v.logf == nil {
 		v.logf = func(string, ...any) {}
@@ -96,23 +94,10 @@ func Open(ctx context.Context, o Options) (*View, error) {
 	if err := v.dropTransient(ctx); err != nil {
 		return nil, err
 	}
-	if err := v.doubtWaiting(); err != nil {
+	if err := v.doubtWaiting(ctx); err != nil {
 		return nil, err
 	}
 	return v, v.recover(ctx)
-}
-
-// Close notes that this process ends in order: what then waits has not been delivered. It is called when nobody consumes any more. If there are messages left that an
-// earlier crash left in doubt, it notes nothing, and the next process doubts what waits.
-func (v *View) Close(ctx context.Context) error {
-	if v.inDoubt() {
-		return nil
-	}
-	txn := logstore.Txn{Do: []logstore.Op{logstore.Put(closedPrefix+v.node, number(v.epoch))}}
-	if _, err := v.store.Commit(ctx, txn); err != nil {
-		return fmt.Errorf("noting the end of node '%s': %w", v.node, err)
-	}
-	return nil
 }
 
 // indexTopic finds or makes the index topic.
@@ -131,24 +116,6 @@ func (v *View) indexTopic(ctx context.Context) (*topic.Topic, error) {
 		return nil, fmt.Errorf("there is a topic '%s' that is not the index topic; it must be deleted first, with a version that can", IndexTopic)
 	}
 	return t, nil
-}
-
-func (v *View) inDoubt() bool {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	if len(v.doubt) > 0 {
-		return true
-	}
-	for _, q := range v.queues {
-		for i := range q.parts {
-			// A key, since the partition's own idea of it is guarded by a lock that is not to be taken here.
-			c := newCursor(q.t.ID, i)
-			if err := c.read(v.store); err != nil || c.at < q.parts[i].doubt {
-				return true
-			}
-		}
-	}
-	return false
 }
 
 // newEpoch takes the next epoch of this node, durably: what claims say of an epoch must never be said of another.
@@ -175,41 +142,6 @@ func (v *View) newEpoch(ctx context.Context) error {
 		v.epoch, v.crashed = last+1, last > 0 && !bytes.Equal(closed, number(last))
 		return nil
 	}
-}
-
-// doubtWaiting notes what waited when an earlier process of this node crashed. A claim is not waited for before its messages go out, so the last claims may be lost
-// with a crash, and what looks as if it had never been out may have been. It is delivered as redelivered, once.
-func (v *View) doubtWaiting() error {
-	if !v.crashed {
-		return nil
-	}
-	all, err := v.topics.All()
-	if err != nil {
-		return err
-	}
-	for _, t := range all {
-		var doubt []int64
-		for i, sh := range t.Shards {
-			_, next, err := v.store.Bounds(sh)
-			if err != nil {
-				return err
-			}
-			c := newCursor(t.ID, i)
-			if err := c.read(v.store); err != nil {
-				return err
-			}
-			if c.at < next && !t.Internal {
-				if doubt == nil {
-					doubt = make([]int64, len(t.Shards))
-				}
-				doubt[i] = next
-			}
-		}
-		if doubt != nil {
-			v.doubt[t.ID] = doubt
-		}
-	}
-	return nil
 }
 
 // dropTransient deletes the queues that do not outlive a process.
@@ -283,10 +215,6 @@ func (v *View) queue(t *topic.Topic) (*Queue, error) {
 	if err != nil {
 		return nil, err
 	}
-	for i, next := range v.doubt[t.ID] {
-		q.parts[i].doubt = next
-	}
-	delete(v.doubt, t.ID)
 	v.queues[t.ID] = q
 	return q, nil
 }
