@@ -8,6 +8,7 @@ import (
 	"os"
 	"strconv"
 	"sync"
+	"syscall"
 )
 
 // Ports are drawn from below the range that the kernel gives to outgoing connections. A port from that range could be taken by any client while its broker
@@ -31,18 +32,26 @@ func FreePort() (int, error) {
 		if err != nil {
 			continue // another process, or this one, has it
 		}
-		l, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
-		if err != nil {
+		if err := tryListen(port); err != nil {
 			mark.Close() //nolint:errcheck // nobody connects to it
 			continue
-		}
-		if err := l.Close(); err != nil {
-			return 0, fmt.Errorf("closing the listener on port %d: %w", port, err)
 		}
 		ports.held = append(ports.held, mark)
 		return port, nil
 	}
 	return 0, errors.New("no free port was found in 1000 tries; are very many brokers running?")
+}
+
+// tryListen listens on the port and stops at once. No child is started meanwhile: until it has executed its program it would hold a copy of the listener, and
+// with it the port.
+func tryListen(port int) error {
+	syscall.ForkLock.RLock()
+	defer syscall.ForkLock.RUnlock()
+	l, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
+	if err != nil {
+		return err
+	}
+	return l.Close()
 }
 
 // FreeAddress returns a free port as an address: 127.0.0.1:PORT.
