@@ -217,8 +217,8 @@ func (r *round) drive(ctx context.Context, b Broker, logf Logf) (result *Result,
 		}
 	}
 	server := watchServer(b.Address())
-	r.begun = time.Now()
 	serverCPU, driverCPU := server.processorTime(), ownProcessorTime()
+	r.begun = time.Now() // after what takes milliseconds: messages are due from now on
 	var producing, consuming sync.WaitGroup
 	for i, cl := range c.clients {
 		if i < r.load.Consumers {
