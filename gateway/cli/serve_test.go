@@ -177,6 +177,20 @@ func TestClientsAreToldOfTheEnd(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer kafka.Close()
+	// A connection that the broker has not accepted yet has no clean end: ask it something first (ApiVersions v0, no client id).
+	if err := kafka.SetDeadline(time.Now().Add(patience)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := kafka.Write([]byte{0, 0, 0, 10, 0, 18, 0, 0, 0, 0, 0, 1, 0xff, 0xff}); err != nil {
+		t.Fatal(err)
+	}
+	size := make([]byte, 4)
+	if _, err := io.ReadFull(kafka, size); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := io.ReadFull(kafka, make([]byte, binary.BigEndian.Uint32(size))); err != nil {
+		t.Fatal(err)
+	}
 	p.signal(syscall.SIGTERM)
 	if args := amqp.expect(10, 50); binary.BigEndian.Uint16(args) != 320 { // connection.close
 		t.Errorf("the connection is closed with the code %d, want 320", binary.BigEndian.Uint16(args))
