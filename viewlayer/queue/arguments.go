@@ -176,7 +176,7 @@ func valueText(v message.Value) string {
 		return strconv.FormatInt(n, 10)
 	}
 	if b, ok := v.Bool(); ok {
-		return yes(b)
+		return strconv.FormatBool(b)
 	}
 	if f, ok := v.Float(); ok {
 		return strconv.FormatFloat(f, 'g', -1, 64)

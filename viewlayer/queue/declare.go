@@ -3,7 +3,9 @@ package queue
 import (
 	"context"
 	"errors"
+	"maps"
 	"slices"
+	"strconv"
 
 	"polylog/logstore"
 	"polylog/viewlayer/message"
@@ -107,7 +109,7 @@ func (d *Declaration) matches(t *topic.Topic) error {
 		has, wanted bool
 	}{{"durable", t.Durable, d.Durable}, {"auto_delete", t.AutoDelete, d.AutoDelete}, {"exclusive", t.Owner != "", d.Exclusive}} {
 		if p.has != p.wanted {
-			return differs(p.name, yes(p.has), yes(p.wanted))
+			return differs(p.name, strconv.FormatBool(p.has), strconv.FormatBool(p.wanted))
 		}
 	}
 	var has message.Table
@@ -121,13 +123,6 @@ func (d *Declaration) matches(t *topic.Topic) error {
 		return differs(name, a, b)
 	}
 	return nil
-}
-
-func yes(b bool) string {
-	if b {
-		return "true"
-	}
-	return "false"
 }
 
 // firstDifference names an argument that two declarations disagree about. Arguments that mean nothing do not count, as in RabbitMQ.
@@ -202,7 +197,7 @@ func (q *Queue) purgePart(ctx context.Context, part int) (int64, error) {
 	var records []logstore.Range
 	for _, r := range returned {
 		txn.If = append(txn.If, logstore.Live(q.v.index, r.rec))
-		records = append(records, logstore.Range{From: r.rec, To: r.rec + 1})
+		records = append(records, one(r.rec))
 		for _, sp := range r.spans {
 			live, err := s.LiveBetween(p.shard, sp.first, sp.end)
 			if err != nil {
@@ -215,7 +210,8 @@ func (q *Queue) purgePart(ctx context.Context, part int) (int64, error) {
 	if len(records) > 0 {
 		txn.Do = append(txn.Do, logstore.Delete(q.v.index, mergeRanges(records)...))
 	}
-	if ranges = nonEmpty(ranges); len(ranges) > 0 && !q.retains() {
+	ranges = slices.DeleteFunc(ranges, func(r logstore.Range) bool { return r.From == r.To })
+	if len(ranges) > 0 && !q.retains() {
 		txn.Do = append(txn.Do, logstore.Delete(p.shard, mergeRanges(ranges)...))
 	}
 	if _, err := s.Commit(ctx, txn); err != nil {
@@ -224,16 +220,6 @@ func (q *Queue) purgePart(ctx context.Context, part int) (int64, error) {
 	}
 	p.cursor, p.read, p.from = moved, true, moved.at
 	return n, nil
-}
-
-func nonEmpty(rs []logstore.Range) []logstore.Range {
-	some := rs[:0]
-	for _, r := range rs {
-		if r.From < r.To {
-			some = append(some, r)
-		}
-	}
-	return some
 }
 
 // Delete deletes a queue and returns how many messages waited in it; a queue that is not there is no error. It returns an *InUseError or *NotEmptyError if it should be
@@ -315,7 +301,7 @@ func (v *View) Deleted(t *topic.Topic) {
 	var records []logstore.Range
 	for i := range q.returned {
 		for _, r := range q.returned[i].drop() {
-			records = append(records, logstore.Range{From: r.rec, To: r.rec + 1})
+			records = append(records, one(r.rec))
 		}
 	}
 	q.mu.Unlock()
@@ -336,10 +322,7 @@ func (v *View) forget(q *Queue, records []logstore.Range) {
 		}
 	}
 	v.mu.Lock()
-	holders := make([]*Holder, 0, len(v.holders))
-	for h := range v.holders {
-		holders = append(holders, h)
-	}
+	holders := slices.Collect(maps.Keys(v.holders))
 	v.mu.Unlock()
 	for _, h := range holders {
 		if err := h.leave(ctx, q); err != nil {

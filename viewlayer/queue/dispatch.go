@@ -79,7 +79,7 @@ func (c *Consumer) Cancel(ctx context.Context) error {
 	q.mu.Lock()
 	for i := range q.consumers {
 		if q.consumers[i] == c {
-			q.consumers = append(q.consumers[:i:i], q.consumers[i+1:]...)
+			q.consumers = without(q.consumers, i)
 			break
 		}
 	}

@@ -81,28 +81,21 @@ func (h *Holder) planRequeue(end *claimEnd, why Why, deleted *[]logstore.Range) 
 		switch {
 		case c.q.rules.limit >= 0 && int64(failed) > c.q.rules.limit:
 			end.dropped++
-			*deleted = append(*deleted, logstore.Range{From: m.offset, To: m.offset + 1})
+			*deleted = append(*deleted, one(m.offset))
 			h.v.logf("queue '%s' in vhost '%s': the message at offset %d was dropped: it failed %d times and the queue's delivery limit is %d",
 				c.q.t.Name, c.q.t.Namespace, m.offset, failed, c.q.rules.limit)
 		case tail:
 			if err := h.mover.move(c.q.parts[c.part].shard, h.v.store, m.offset, acquired, failed); err != nil {
 				return fmt.Errorf("moving a message of queue '%s' to its tail: %w", c.q.t.Name, err)
 			}
-			*deleted = append(*deleted, logstore.Range{From: m.offset, To: m.offset + 1})
+			*deleted = append(*deleted, one(m.offset))
 		default:
 			back = appendSpan(back, m.offset, acquired, failed, false)
 		}
 	}
-	*deleted = joined(*deleted)
+	*deleted = mergeRanges(*deleted)
 	end.returned = h.w.returnedRecords(c.q, c.part, back, h.v.now().UnixMilli())
 	return nil
-}
-
-func joined(rs []logstore.Range) []logstore.Range {
-	if len(rs) == 0 {
-		return rs
-	}
-	return mergeRanges(rs)
 }
 
 // returnedRecords adds the records of what has come back, and returns them with their places in the batch as offsets.

@@ -141,7 +141,7 @@ func (h *Holder) plan(claims []*claim, how *settlement) (*ending, error) {
 			h.w.claim(c.q, c.part, c.rest(nil), h, c.at)
 		}
 		if !stays || end.narrowed >= 0 {
-			records = append(records, logstore.Range{From: c.rec, To: c.rec + 1})
+			records = append(records, one(c.rec))
 		}
 		e.ends = append(e.ends, end)
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -78,7 +79,7 @@ func (r *recovery) record(offset int64, value []byte) error {
 	q, err := r.v.queueByID(id)
 	var unknown *topic.UnknownIDError
 	if errors.As(err, &unknown) || err == nil && e.Partition >= len(q.parts) {
-		r.gone = append(r.gone, logstore.Range{From: offset, To: offset + 1}) // the queue was deleted
+		r.gone = append(r.gone, one(offset)) // the queue was deleted
 		return nil
 	}
 	if err != nil {
@@ -96,7 +97,7 @@ func (r *recovery) record(offset int64, value []byte) error {
 	}
 	r.claims++
 	r.messages += size(spans)
-	r.gone = append(r.gone, logstore.Range{From: offset, To: offset + 1})
+	r.gone = append(r.gone, one(offset))
 	r.back = append(r.back, recovered{q, e.Partition, r.w.returnedRecords(q, e.Partition, spans, r.v.now().UnixMilli())})
 	return nil
 }
@@ -154,14 +155,8 @@ func (v *View) Sweep(ctx context.Context) (next time.Duration, err error) {
 	v.mu.Lock()
 	stranded := v.stranded
 	v.stranded = map[*Holder]Why{}
-	holders := make([]*Holder, 0, len(v.holders))
-	for h := range v.holders {
-		holders = append(holders, h)
-	}
-	queues := make([]*Queue, 0, len(v.queues))
-	for _, q := range v.queues {
-		queues = append(queues, q)
-	}
+	holders := slices.Collect(maps.Keys(v.holders))
+	queues := slices.Collect(maps.Values(v.queues))
 	v.mu.Unlock()
 	for h, why := range stranded {
 		err = errors.Join(err, h.retry(ctx, why))
@@ -190,15 +185,15 @@ func (h *Holder) retry(ctx context.Context, why Why) error {
 
 // expire gives back what the holder has had for too long. A consumer that had it is cancelled first, or it might get it once more.
 func (h *Holder) expire(ctx context.Context) error {
-	now := h.v.now().UnixMilli()
-	for _, c := range h.overdue(now) {
+	late := h.overdue(h.v.now().UnixMilli())
+	for _, c := range late {
 		if c.c != nil {
 			if err := c.c.Cancel(ctx); err != nil {
 				return err
 			}
 		}
 	}
-	late, n, err := h.takeBack(ctx, now)
+	late, n, err := h.takeBack(ctx, late)
 	if err != nil {
 		return err
 	}
@@ -225,12 +220,11 @@ func (h *Holder) overdue(now int64) (late []*claim) {
 	return late
 }
 
-// takeBack requeues the overdue claims and returns them and how many messages they had.
-func (h *Holder) takeBack(ctx context.Context, now int64) (late []*claim, n int64, err error) {
-	late = h.overdue(now)
+// takeBack requeues those of the claims that still hold something, and returns them and how many messages they had.
+func (h *Holder) takeBack(ctx context.Context, cs []*claim) (late []*claim, n int64, err error) {
 	h.acting.Lock()
 	defer h.acting.Unlock()
-	late = touchAll(late) // those that are still there
+	late = touchAll(cs)
 	for _, c := range late {
 		n += int64(len(c.touched))
 	}

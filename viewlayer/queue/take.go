@@ -276,7 +276,7 @@ func (q *Queue) commitTake(ctx context.Context, txn logstore.Txn, part int, item
 		}
 		if g.noAck {
 			for _, k := range g.items {
-				t.ranges = append(t.ranges, logstore.Range{From: items[k].offset, To: items[k].offset + 1})
+				t.ranges = append(t.ranges, one(items[k].offset))
 			}
 			continue
 		}
@@ -318,8 +318,14 @@ func (q *Queue) commitTake(ctx context.Context, txn logstore.Txn, part int, item
 	return base, nil
 }
 
+// one is the range of a single offset.
+func one(offset int64) logstore.Range { return logstore.Range{From: offset, To: offset + 1} }
+
 // mergeRanges joins neighbours, in place.
 func mergeRanges(rs []logstore.Range) []logstore.Range {
+	if len(rs) == 0 {
+		return rs
+	}
 	slices.SortFunc(rs, func(a, b logstore.Range) int { return cmp.Compare(a.From, b.From) })
 	merged := rs[:1]
 	for _, r := range rs[1:] {

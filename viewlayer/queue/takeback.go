@@ -46,7 +46,7 @@ func (q *Queue) takeReturned(ctx context.Context, part, want int) (int, error) {
 		if errors.As(err, &conflict) {
 			q.v.counts.conflicts.Add(1)
 			if i := conflict.Condition; i < len(used) {
-				used = append(used[:i:i], used[i+1:]...) // somebody else took this one
+				used = without(used, i) // somebody else took this one
 			}
 			putBack(used)
 			continue
@@ -107,7 +107,7 @@ func (q *Queue) commitReturned(ctx context.Context, part int, used []*returnedRe
 	var gone []logstore.Range
 	for _, r := range used {
 		txn.If = append(txn.If, logstore.Live(q.v.index, r.rec))
-		gone = append(gone, logstore.Range{From: r.rec, To: r.rec + 1})
+		gone = append(gone, one(r.rec))
 	}
 	if items := t.back.items; len(items) > 0 {
 		txn.If = append(txn.If, logstore.Live(q.parts[part].shard, items[0].offset))
