@@ -141,7 +141,22 @@ func (o osFile) Prefetch(off, size int64) {
 	unix.Fadvise(int(o.f.Fd()), off, size, unix.FADV_WILLNEED) //nolint:errcheck // a hint
 }
 
-func (o osFile) WriteAt(p []byte, off int64) (int, error) { return o.f.WriteAt(p, off) }
+// writeStride is the most that one system call writes. For 2 MiB and more Linux takes pages of 2 MiB into the page cache, which cost it several times as much
+// processor time as small ones: 1.3 s instead of 0.25 s for a GB in ext4 of Linux 6.18.
+const writeStride = 512 << 10
+
+func (o osFile) WriteAt(p []byte, off int64) (n int, err error) {
+	for {
+		stride := p[n:]
+		if len(stride) > writeStride {
+			stride = stride[:writeStride]
+		}
+		m, err := o.f.WriteAt(stride, off+int64(n))
+		if n += m; err != nil || n == len(p) {
+			return n, err
+		}
+	}
+}
 
 func (o osFile) Close() error { return o.f.Close() }
 
