@@ -132,6 +132,8 @@ func (c *checker) sortNames(names []string) {
 		case isSegment || isCheckpoint || name == lockName || name == reserveName:
 		case strings.HasSuffix(name, tmpSuffix):
 			c.report.note("%s was being written when the process ended; the next start removes it", name)
+		case strings.HasSuffix(name, spareSuffix):
+			c.report.note("%s is a file that was kept for later segments; the next start removes it", name)
 		default:
 			c.report.note("%s is not a file of the log", name)
 		}

@@ -2,7 +2,6 @@ package logstore
 
 import (
 	"errors"
-	"path/filepath"
 	"sync/atomic"
 	"time"
 
@@ -52,6 +51,10 @@ func (c *cleaner) run() {
 		case <-c.kick:
 			kicked = true
 		case <-tick.C:
+			c.s.spares.note(time.Now())
+			if err := c.s.spares.trim(); err != nil {
+				c.s.opts.Logf("removing a spare segment file: %v; the next start removes it", err)
+			}
 		}
 		if c.s.Failure() != nil {
 			return
@@ -188,16 +191,8 @@ func (c *cleaner) removeDead(dead []*sealedSegment) error {
 		s.mu.Lock()
 		s.segs.replace([]*sealedSegment{g}, nil)
 		s.mu.Unlock()
-		if err := c.removeFile(g); err != nil {
-			return err
-		}
 		s.stats.removedSegments.Add(1)
 		s.stats.reclaimedBytes.Add(g.size)
 	}
-	return s.fs.SyncDir(s.dir)
-}
-
-func (c *cleaner) removeFile(g *sealedSegment) error {
-	c.s.files.drop(g.name)
-	return c.s.fs.Remove(filepath.Join(c.s.dir, g.name))
+	return s.retire(dead)
 }

@@ -35,6 +35,8 @@ func TestEveryCrashLeavesAWholePrefix(t *testing.T) {
 			h := &history{t: t, r: rand.New(rand.NewPCG(of, 1)), disk: vfs.NewMem(), m: newModel(), hashes: map[uint64]uint64{}}
 			h.gen = &txns{r: h.r, builder: record.NewBuilder(), big: h.r.IntN(2) == 0}
 			h.policy = []SyncPolicy{SyncAlways, SyncAlways, SyncInterval, SyncOS}[h.r.IntN(4)]
+			h.aheadBytes = []int{1, 4 << 10, aheadBytes}[h.r.IntN(3)]
+			h.spareMemory = []time.Duration{time.Nanosecond, time.Minute}[h.r.IntN(2)]
 			for range 6 {
 				h.life()
 				if t.Failed() {
@@ -53,6 +55,9 @@ type history struct {
 	disk   *vfs.Mem
 	policy SyncPolicy
 	s      *Store
+
+	aheadBytes  int
+	spareMemory time.Duration
 
 	m      *model
 	past   []Txn // that took effect, in order: number i has seq i+1
@@ -82,6 +87,7 @@ func (h *history) life() {
 	s, err := Open(Options{
 		Dir: "d", FS: fault, SegmentBytes: minSegmentBytes, CheckpointBytes: 16 << 10, CleanRate: -1, OpenFiles: 3,
 		Sync: h.policy, SyncInterval: time.Millisecond, Logf: h.t.Logf,
+		aheadBytes: h.aheadBytes, spareMemory: h.spareMemory,
 	})
 	if err != nil {
 		if ops.Load() < crashAt {

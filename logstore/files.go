@@ -18,6 +18,7 @@ const (
 	segmentSuffix    = ".seg"
 	checkpointSuffix = ".ckpt"
 	tmpSuffix        = ".tmp"
+	spareSuffix      = ".spare"
 )
 
 // segmentName is <segment id>-<generation>.seg, the id in 16 hex digits so that names sort.
@@ -141,20 +142,21 @@ func (c *fileCache) evict(e *list.Element) {
 	cf.Close()
 }
 
-// drop forgets a file that was removed; its last user closes it.
-func (c *fileCache) drop(name string) {
+// drop forgets a file that was removed; its last user closes it. It reports whether there is no user left.
+func (c *fileCache) drop(name string) (unused bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	cf := c.open[name]
 	if cf == nil {
-		return
+		return true
 	}
 	if cf.idle != nil {
 		c.evict(cf.idle)
-		return
+		return true
 	}
 	cf.dropped = true
 	delete(c.open, name)
+	return false
 }
 
 // close closes all files, and opens no more.

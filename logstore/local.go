@@ -14,6 +14,9 @@ const groupBytes = 4 << 20
 // orderStride is how many transactions are applied in one go while readers wait: about 50 µs.
 const orderStride = 128
 
+// keptGroups is how many groups there are: one gathers, one is written, and the others wait for the disk.
+const keptGroups = 5
+
 // maxYields is how often the ordering goroutine lets others run before it hands over a group while requests keep coming: those who were just answered come
 // back with their next, and a sync that waits for them serves many instead of a few. With nobody else to run, a yield costs nothing.
 const maxYields = 16
@@ -32,6 +35,9 @@ type group struct {
 }
 
 func (g *group) isEmpty() bool { return len(g.buf) == 0 && len(g.waiters) == 0 && !g.last }
+
+// end is where the group ends in the log.
+func (g *group) end() position { return at(g.seg.id, g.pos+uint32(len(g.buf))) }
 
 // reset makes an empty group of a used one, and lets go of what an unusual entry needed.
 func (g *group) reset() {
@@ -95,12 +101,18 @@ func (o *orderer) run() {
 				runtime.Gosched()
 				continue
 			}
+			var ahead chan *group
+			if len(o.g.buf) >= o.s.opts.aheadBytes {
+				ahead = o.s.ahead
+			}
 			select {
 			case o.s.groups <- o.g:
-				o.g = <-o.s.spare
-				yields = 0
+			case ahead <- o.g:
 			case <-o.s.intake.kick:
+				continue
 			}
+			o.g = <-o.s.spare
+			yields = 0
 			continue
 		}
 		if o.s.intake.isOver() {
@@ -136,9 +148,9 @@ func (o *orderer) answerDone() {
 	o.done = o.done[:0]
 }
 
-// flush hands the group to the writing goroutine.
+// flush hands the group to the writing goroutine, whatever is on its way to the disk.
 func (o *orderer) flush() {
-	o.s.groups <- o.g
+	o.s.ahead <- o.g
 	o.g = <-o.s.spare
 }
 

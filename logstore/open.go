@@ -21,13 +21,14 @@ func Open(opts Options) (*Store, error) {
 		opts: opts, fs: opts.FS, dir: opts.Dir,
 		files:  newFileCache(opts.FS, opts.Dir, opts.OpenFiles),
 		intake: newIntake(),
-		groups: make(chan *group), spare: make(chan *group, 3),
+		groups: make(chan *group), ahead: make(chan *group), spare: make(chan *group, keptGroups),
 		prepare: make(chan struct{}, 1), prepared: make(chan preparation, 1),
 		seal: make(chan *openSegment, 1), sealFree: make(chan struct{}, 1),
 		closing: make(chan struct{}), stopTasks: make(chan struct{}),
 	}
 	s.checkpoints.kick = make(chan struct{}, 1)
 	s.cleaner.init(s)
+	s.spares.s = s
 	if err := s.fs.MkdirAll(s.dir); err != nil {
 		return nil, fmt.Errorf("making the directory of the log: %w", err)
 	}

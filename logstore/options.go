@@ -68,6 +68,10 @@ type Options struct {
 	salt func() uint32
 	// checkpointsByHand leaves out the checkpoints that nobody asked for, save the one of Close. Tests set it where it matters what the checkpoints cover.
 	checkpointsByHand bool
+	// spareMemory is how long the log is expected to grow again to the size that it had, and files are kept for that. Default: a minute.
+	spareMemory time.Duration
+	// aheadBytes is the least size of a group that is written while the one before is still being forced to the disk. Default: 256 KiB.
+	aheadBytes int
 }
 
 const (
@@ -113,6 +117,12 @@ func (o Options) withDefaults() (Options, error) {
 			rand.Read(b[:]) //nolint:errcheck // crypto/rand does not fail
 			return binary.LittleEndian.Uint32(b[:])
 		}
+	}
+	if o.spareMemory == 0 {
+		o.spareMemory = time.Minute
+	}
+	if o.aheadBytes == 0 {
+		o.aheadBytes = aheadBytes
 	}
 	if o.Logf == nil {
 		o.Logf = func(string, ...any) {}

@@ -78,7 +78,7 @@ func (r *recovery) run() error {
 		return err
 	}
 	for _, name := range names {
-		if strings.HasSuffix(name, tmpSuffix) {
+		if strings.HasSuffix(name, tmpSuffix) || strings.HasSuffix(name, spareSuffix) {
 			if err := r.remove(name); err != nil {
 				return err
 			}
@@ -343,7 +343,8 @@ func (r *recovery) neverUsed(i int, g *foundSegment) (bool, error) {
 	if g.misnamed || (g.index != nil || i < len(r.found)-1) && !r.restUnused(i) {
 		return false, nil
 	}
-	proof, err := r.laterEntry(g, segment.HeaderSize-1, r.lastSeq)
+	// Entries that the oldest checkpoint knows are what an earlier segment left in the file.
+	proof, err := r.laterEntry(g, segment.HeaderSize-1, max(r.lastSeq, r.completeFrom))
 	return proof == nil, err
 }
 

@@ -64,9 +64,6 @@ func (c *cleaner) rewrite(old []*sealedSegment) error {
 	gain := -k.pos
 	for _, g := range old {
 		gain += g.size
-		if err := c.removeFile(g); err != nil {
-			return err
-		}
 	}
 	if new == nil {
 		if err := s.fs.Remove(filepath.Join(s.dir, name)); err != nil {
@@ -76,7 +73,7 @@ func (c *cleaner) rewrite(old []*sealedSegment) error {
 	s.stats.rewrittenSegments.Add(int64(len(old)))
 	s.stats.copiedBytes.Add(k.copied)
 	s.stats.reclaimedBytes.Add(gain)
-	return s.fs.SyncDir(s.dir)
+	return s.retire(old)
 }
 
 // keeper writes the batches that are kept into a new segment file.

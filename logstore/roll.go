@@ -128,6 +128,7 @@ func (o *orderer) roll(r *request) error {
 		}
 	}
 	o.next = nil
+	s.spares.nextUsed()
 	if s.segs.active == nil {
 		s.mu.Lock()
 		next.prevSeq = s.st.seq
@@ -216,18 +217,31 @@ func (s *Store) prepareLoop(nextID uint64) {
 	}
 }
 
-// newSegment creates a segment file and reserves its disk space: as much as configured, or on a nearly full disk what there is, down to a
-// small part of it.
+// newSegment makes a segment file of a spare one, or creates it and reserves its disk space: as much as configured, or on a nearly full disk what there is,
+// down to a small part of it.
 func (s *Store) newSegment(id uint64) (*openSegment, error) {
 	name := segmentName(id, 0)
 	path := filepath.Join(s.dir, name)
-	f, err := s.fs.Create(path)
-	if err != nil {
-		return nil, err
+	seg := &openSegment{id: id, name: name, capacity: s.opts.SegmentBytes, pos: segment.HeaderSize, salt: s.opts.salt()}
+	var f vfs.File
+	var err error
+	if old, has := s.spares.take(); has {
+		if f, err = s.renew(old, name); err != nil {
+			s.opts.Logf("using %s again: %v; making a new file instead", old.name, err)
+			if err := s.fs.Remove(filepath.Join(s.dir, old.name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+				s.opts.Logf("removing the spare segment file %s: %v; the next start removes it", old.name, err)
+			}
+		} else {
+			seg.initialised = old.size
+		}
 	}
-	size := s.opts.SegmentBytes
-	for err = f.Preallocate(size); vfs.IsNoSpace(err) && size > s.smallestSegment(); err = f.Preallocate(size) {
-		size /= 2
+	if f == nil {
+		if f, err = s.fs.Create(path); err != nil {
+			return nil, err
+		}
+		for err = f.Preallocate(seg.capacity); vfs.IsNoSpace(err) && seg.capacity > s.smallestSegment(); err = f.Preallocate(seg.capacity) {
+			seg.capacity /= 2
+		}
 	}
 	if err == nil {
 		err = s.fs.SyncDir(s.dir)
@@ -239,7 +253,8 @@ func (s *Store) newSegment(id uint64) (*openSegment, error) {
 		}
 		return nil, err
 	}
-	return &openSegment{id: id, name: name, file: s.files.adopt(name, f), capacity: size, pos: segment.HeaderSize, salt: s.opts.salt()}, nil
+	seg.file = s.files.adopt(name, f)
+	return seg, nil
 }
 
 // sealLoop seals one segment after another.
@@ -267,7 +282,10 @@ func (s *Store) sealSegment(seg *openSegment) error {
 		return err
 	})
 	if err == nil {
-		err = seg.file.Truncate(size)
+		err = seg.file.Sync()
+	}
+	if err == nil {
+		err = seg.file.Truncate(size) // after the sync: what was in the file before must never stand where the index is looked for
 	}
 	if err == nil {
 		err = seg.file.Sync()

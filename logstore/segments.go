@@ -22,6 +22,9 @@ type openSegment struct {
 	name     string
 	file     *cachedFile
 	capacity int64 // bytes of the file reserved on disk
+	// initialised is how far the file was ever written, be it with zeros: writing there changes nothing that the file system must note. The writing goroutine
+	// owns it.
+	initialised int64
 
 	salt     uint32 // of the entries' CRCs
 	pos      uint32 // where the next entry goes

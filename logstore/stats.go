@@ -8,6 +8,7 @@ type counters struct {
 	writes, syncs                        atomic.Int64
 	checkpoints, checkpointBytes         atomic.Int64
 	removedSegments, rewrittenSegments   atomic.Int64
+	reusedSegments                       atomic.Int64
 	copiedBytes, reclaimedBytes, rescans atomic.Int64
 	cleaningRounds                       atomic.Int64
 	corruptReads                         atomic.Int64
@@ -46,7 +47,11 @@ type Stats struct {
 	Seq             uint64
 	DurableSeq      uint64
 
-	RemovedSegments   int64 // deleted whole, because nothing in them was live
+	SpareSegments int   // files of cleaned segments, kept to be written again
+	SpareBytes    int64 // of disk
+
+	RemovedSegments   int64 // taken out of the log whole, because nothing in them was live
+	ReusedSegments    int64 // made of a spare file
 	RewrittenSegments int64 // copied without what was dead
 	CopiedBytes       int64 // by cleaning
 	ReclaimedBytes    int64 // of disk, by cleaning
@@ -64,10 +69,11 @@ func (s *Store) Stats() Stats {
 		Writes: c.writes.Load(), Syncs: c.syncs.Load(),
 		Checkpoints: c.checkpoints.Load(), CheckpointBytes: c.checkpointBytes.Load(), CheckpointSeq: s.checkpoints.newest.Load(),
 		DurableSeq:      s.durableSeq.Load(),
-		RemovedSegments: c.removedSegments.Load(), RewrittenSegments: c.rewrittenSegments.Load(),
+		RemovedSegments: c.removedSegments.Load(), ReusedSegments: c.reusedSegments.Load(), RewrittenSegments: c.rewrittenSegments.Load(),
 		CopiedBytes: c.copiedBytes.Load(), ReclaimedBytes: c.reclaimedBytes.Load(), Rescans: c.rescans.Load(), CleaningRounds: c.cleaningRounds.Load(),
 		CorruptReads: c.corruptReads.Load(), DiskFull: s.diskFull.Load() || s.stuck.Load() != nil,
 	}
+	st.SpareSegments, st.SpareBytes = s.spares.count()
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	st.Seq, st.Shards, st.Keys, st.KeyBytes = s.st.seq, s.st.shards.n, s.st.kv.m.Len(), s.st.kv.bytes

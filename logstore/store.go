@@ -2,6 +2,7 @@ package logstore
 
 import (
 	"context"
+	"errors"
 	"io"
 	"sync"
 	"sync/atomic"
@@ -37,7 +38,8 @@ type Store struct {
 	diskFull   atomic.Bool                   // no segment file could be made
 	stuck      atomic.Pointer[DiskFullError] // a write waits for room
 
-	groups   chan *group      // from the ordering to the writing goroutine
+	groups   chan *group      // from the ordering to the writing goroutine, taken when nothing is on its way to the disk
+	ahead    chan *group      // taken also when something is
 	spare    chan *group      // and back, to be filled again
 	prepare  chan struct{}    // ask for the next segment file
 	prepared chan preparation // and have it
@@ -46,6 +48,7 @@ type Store struct {
 
 	checkpoints checkpoints
 	cleaner     cleaner
+	spares      spares
 	follower    *follower // nil: the order is made here
 	stats       counters
 
@@ -214,5 +217,5 @@ func (s *Store) finish() error {
 	if f := s.Failure(); f != nil {
 		return f // what is in memory is ahead of the disk, and must not be written down
 	}
-	return s.takeCheckpoint()
+	return errors.Join(s.takeCheckpoint(), s.spares.close())
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"syscall"
 	"testing"
+	"time"
 
 	"polylog/logstore/record"
 	"polylog/logstore/vfs"
@@ -27,7 +28,7 @@ func batchOf(ts int64, values ...string) record.Batch {
 // openMem opens a store on an in-memory disk with small segments.
 func openMem(t testing.TB, m vfs.FS, change ...func(*Options)) *Store {
 	t.Helper()
-	o := Options{Dir: "d", FS: m, SegmentBytes: minSegmentBytes, CheckpointBytes: 64 << 10, Logf: t.Logf}
+	o := Options{Dir: "d", FS: m, SegmentBytes: minSegmentBytes, CheckpointBytes: 64 << 10, Logf: t.Logf, spareMemory: 10 * time.Millisecond}
 	for _, f := range change {
 		f(&o)
 	}

@@ -1,0 +1,220 @@
+package logstore
+
+import (
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+
+	"polylog/logstore/vfs"
+)
+
+const (
+	// maxSpares bounds the files kept: a second or two of the fastest writing.
+	maxSpares = 16
+	// erasedBytes at the beginning and the end of a spare file are overwritten, so that neither a header nor an index is found in it.
+	erasedBytes = 4 << 10
+)
+
+// spares are files of segments that were cleaned away, kept to be the next segments. Writing over blocks that a file has already spares the file system from
+// noting each block as written, which is more than half of a small sync, and from giving back and finding space, which holds up every sync for tens of
+// milliseconds. What such a file still contains means nothing: its entries have another salt, and are older than every checkpoint.
+//
+// They take disk space that is not in use, so there are never more than the log needed in the last minute, nor any while the disk is nearly full.
+type spares struct {
+	s *Store
+
+	mu     sync.Mutex
+	files  []spare
+	most   int64 // live bytes of sealed segments: the most in the last minute or so
+	mostAt time.Time
+	closed bool
+	// nextMade: the file after the active segment's exists or is being made.
+	nextMade bool
+}
+
+// spare is a file that waits to be written again.
+type spare struct {
+	name string
+	size int64
+}
+
+// spareName is the name of a segment's file while it is a spare.
+func spareName(segment string) string {
+	return strings.TrimSuffix(segment, segmentSuffix) + spareSuffix
+}
+
+// limit is how many files may be kept.
+func (p *spares) limit() int {
+	if p.closed {
+		return 0
+	}
+	n := min(int(p.most/p.s.opts.SegmentBytes), maxSpares)
+	if n == 0 && !p.nextMade {
+		n = 1
+	}
+	return n
+}
+
+// wants reports whether a file of that size is worth keeping when others are being kept already.
+func (p *spares) wants(size int64, others int) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	full := p.s.opts.SegmentBytes
+	return size <= full && size >= full/2 && len(p.files)+others < p.limit() && !p.s.isNearlyFull()
+}
+
+// add takes a file that has its new name, durably, and that nobody reads any more.
+func (p *spares) add(f spare) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.files = append(p.files, f)
+}
+
+// take gives a file away.
+func (p *spares) take() (spare, bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.nextMade = true
+	n := len(p.files)
+	if n == 0 {
+		return spare{}, false
+	}
+	f := p.files[n-1]
+	p.files = p.files[:n-1]
+	return f, true
+}
+
+// nextUsed notes that the file made last is the active segment's now.
+func (p *spares) nextUsed() {
+	p.mu.Lock()
+	p.nextMade = false
+	p.mu.Unlock()
+}
+
+// note sees how much of the log is live.
+func (p *spares) note(now time.Time) {
+	var live int64
+	p.s.mu.RLock()
+	for _, g := range p.s.segs.sealed {
+		live += g.liveBytes()
+	}
+	p.s.mu.RUnlock()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if live >= p.most || now.Sub(p.mostAt) > p.s.opts.spareMemory {
+		p.most, p.mostAt = live, now
+	}
+}
+
+// trim removes one file if there are too many, or all while the disk is nearly full.
+func (p *spares) trim() error {
+	full := p.s.isNearlyFull()
+	p.mu.Lock()
+	var gone []spare
+	switch n := len(p.files); {
+	case full || p.closed:
+		gone, p.files = p.files, nil
+	case n > p.limit():
+		gone, p.files = p.files[n-1:], p.files[:n-1]
+	}
+	p.mu.Unlock()
+	for _, f := range gone {
+		if err := p.s.fs.Remove(filepath.Join(p.s.dir, f.name)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// close removes all files, and keeps none from now on.
+func (p *spares) close() error {
+	p.mu.Lock()
+	p.closed = true
+	p.mu.Unlock()
+	return p.trim()
+}
+
+// count returns how many files there are, and their bytes.
+func (p *spares) count() (files int, bytes int64) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, f := range p.files {
+		bytes += f.size
+	}
+	return len(p.files), bytes
+}
+
+// isNearlyFull reports whether the disk has no room for two more segments.
+func (s *Store) isNearlyFull() bool {
+	if s.diskFull.Load() || s.stuck.Load() != nil {
+		return true
+	}
+	free, err := s.fs.Free(s.dir)
+	return err == nil && free < 2*s.opts.SegmentBytes
+}
+
+// renew makes a spare file one that could have been made just now, under the segment's name, and opens it. The rename comes last: whatever happens before, the
+// next start finds a spare file and removes it.
+func (s *Store) renew(old spare, name string) (vfs.File, error) {
+	path := filepath.Join(s.dir, old.name)
+	f, err := s.fs.OpenWrite(path)
+	if err != nil {
+		return nil, err
+	}
+	zeros := make([]byte, erasedBytes)
+	_, err = f.WriteAt(zeros, 0)
+	if err == nil {
+		_, err = f.WriteAt(zeros, old.size-erasedBytes)
+	}
+	if err == nil {
+		err = f.Preallocate(s.opts.SegmentBytes)
+	}
+	if err == nil {
+		err = f.Sync()
+	}
+	if closeErr := f.Close(); err == nil {
+		err = closeErr
+	}
+	if err == nil {
+		err = s.fs.Rename(path, filepath.Join(s.dir, name))
+	}
+	if err != nil {
+		return nil, err
+	}
+	s.stats.reusedSegments.Add(1)
+	return s.fs.OpenWrite(filepath.Join(s.dir, name))
+}
+
+// retire takes the files of segments away that are not in the log any more: some become spares, the others are removed.
+func (s *Store) retire(gone []*sealedSegment) error {
+	var kept []spare
+	for _, g := range gone {
+		path := filepath.Join(s.dir, g.name)
+		if !s.spares.wants(g.size, len(kept)) {
+			s.files.drop(g.name)
+			if err := s.fs.Remove(path); err != nil {
+				return err
+			}
+			continue
+		}
+		f := spare{spareName(g.name), g.size}
+		newPath := filepath.Join(s.dir, f.name)
+		if err := s.fs.Rename(path, newPath); err != nil {
+			return err
+		}
+		// From here on nobody can open it, but one who did may still read.
+		if s.files.drop(g.name) {
+			kept = append(kept, f)
+		} else if err := s.fs.Remove(newPath); err != nil {
+			return err
+		}
+	}
+	if err := s.fs.SyncDir(s.dir); err != nil {
+		return err
+	}
+	for _, f := range kept {
+		s.spares.add(f) // not before: after a crash the old name would have what is written into it
+	}
+	return nil
+}
