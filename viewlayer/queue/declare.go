@@ -160,21 +160,32 @@ func (q *Queue) purge(ctx context.Context) (int64, error) {
 	for part := range q.parts {
 		for {
 			k, err := q.purgePart(ctx, part)
+			n += k
 			if errors.Is(err, logstore.ErrConflict) {
 				continue
 			}
 			if err != nil {
 				return n, q.goneOr(err)
 			}
-			n += k
 			break
 		}
 	}
 	return n, nil
 }
 
-// purgePart deletes what waits in a partition; it returns a *logstore.ConflictError if somebody took from it meanwhile.
+// purgePart deletes what waits in a partition, and returns how many messages also with an error, which is a *logstore.ConflictError if somebody took from it
+// meanwhile.
 func (q *Queue) purgePart(ctx context.Context, part int) (int64, error) {
+	n, err := q.purgeReturned(ctx, part)
+	if err != nil {
+		return n, err
+	}
+	k, err := q.purgeFresh(ctx, part)
+	return n + k, err
+}
+
+// purgeFresh deletes what lies behind the cursor.
+func (q *Queue) purgeFresh(ctx context.Context, part int) (int64, error) {
 	p, s := &q.parts[part], q.v.store
 	if err := p.cursor.read(s); err != nil {
 		return 0, err
@@ -188,39 +199,63 @@ func (q *Queue) purgePart(ctx context.Context, part int) (int64, error) {
 	if err != nil {
 		return 0, err
 	}
-	q.mu.Lock()
-	returned := q.returned[part].drop()
-	q.mu.Unlock()
 	move, moved := p.cursor.move(next)
 	txn := logstore.Txn{If: []logstore.Condition{p.cursor.unchanged()}, Do: p.passing([]logstore.Op{move}, q, part, next)}
-	ranges := []logstore.Range{{From: p.cursor.at, To: next}}
-	var records []logstore.Range
-	for _, r := range returned {
-		txn.If = append(txn.If, logstore.Live(q.v.index, r.rec))
-		records = append(records, one(r.rec))
-		for _, sp := range r.spans {
-			live, err := s.LiveBetween(p.shard, sp.first, sp.end)
-			if err != nil {
-				return 0, err
-			}
-			n += live
-			ranges = append(ranges, logstore.Range{From: sp.first, To: sp.end})
-		}
-	}
-	if len(records) > 0 {
-		txn.Do = append(txn.Do, logstore.Delete(q.v.index, mergeRanges(records)...))
-	}
-	ranges = slices.DeleteFunc(ranges, func(r logstore.Range) bool { return r.From == r.To })
-	if len(ranges) > 0 && !q.retains() {
-		txn.Do = append(txn.Do, logstore.Delete(p.shard, mergeRanges(ranges)...))
+	if p.cursor.at < next && !q.retains() {
+		txn.Do = append(txn.Do, logstore.Delete(p.shard, logstore.Range{From: p.cursor.at, To: next}))
 	}
 	if _, err := s.Commit(ctx, txn); err != nil {
-		q.comeBack(part, returned)
 		return 0, err
 	}
 	p.cursor, p.read, p.from = moved, true, moved.at
 	return n, nil
 }
+
+// purgeReturned deletes what has come back, in as many transactions as it takes.
+func (q *Queue) purgeReturned(ctx context.Context, part int) (n int64, err error) {
+	q.mu.Lock()
+	rs := q.returned[part].drop()
+	q.mu.Unlock()
+	for len(rs) > 0 {
+		records, k, err := q.purgeRecords(ctx, part, rs)
+		if err != nil {
+			q.comeBack(part, rs)
+			return n, err
+		}
+		n, rs = n+k, rs[records:]
+	}
+	return n, nil
+}
+
+// purgeRecords deletes the messages of the first of some returned records, and says of how many records and how many messages they were.
+func (q *Queue) purgeRecords(ctx context.Context, part int, rs []*returnedRecord) (records int, n int64, err error) {
+	shard, s := q.parts[part].shard, q.v.store
+	var txn logstore.Txn
+	var gone, ranges []logstore.Range
+	for records < len(rs) && records < pickedMax && (records == 0 || len(ranges)+len(rs[records].spans) <= purgedRanges) {
+		r := rs[records]
+		records++
+		txn.If = append(txn.If, logstore.Live(q.v.index, r.rec))
+		gone = append(gone, one(r.rec))
+		for _, sp := range r.spans {
+			live, err := s.LiveBetween(shard, sp.first, sp.end)
+			if err != nil {
+				return 0, 0, err
+			}
+			n += live
+			ranges = append(ranges, logstore.Range{From: sp.first, To: sp.end})
+		}
+	}
+	txn.Do = append(txn.Do, logstore.Delete(q.v.index, mergeRanges(gone)...))
+	if !q.retains() {
+		txn.Do = append(txn.Do, logstore.Delete(shard, mergeRanges(ranges)...))
+	}
+	_, err = s.Commit(ctx, txn)
+	return records, n, err
+}
+
+// purgedRanges bounds what one transaction of a purge deletes, save when one record has more.
+const purgedRanges = logstore.MaxRanges / 4
 
 // Delete deletes a queue and returns how many messages waited in it; a queue that is not there is no error. It returns an *InUseError or *NotEmptyError if it should be
 // deleted only when unused or empty, and is not; *LockedError, *InternalError or the store's error.

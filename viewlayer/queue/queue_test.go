@@ -537,6 +537,65 @@ func TestPurgeTakesWhatWaits(t *testing.T) {
 	}
 }
 
+// More records have come back than one transaction has conditions for.
+func TestPurgeTakesWhatCameBackInManyParts(t *testing.T) {
+	t.Parallel()
+	s := newStand(t)
+	s.declare("q")
+	const n = logstore.MaxConditions + 10
+	s.publish("q", make([]string, n)...)
+	h, ctx := s.holder("h"), context.Background()
+	leases := make([]Lease, n)
+	for i := range leases {
+		leases[i] = s.get("q", h).lease
+	}
+	for _, l := range leases {
+		s.check(h.Requeue(ctx, []Lease{l}, Nacked))
+	}
+	s.publish("q", "fresh")
+	if purged, err := s.v.Purge(ctx, "/", "q", ""); err != nil || purged != n+1 {
+		t.Fatalf("purged %d, %v; want %d", purged, err, n+1)
+	}
+	if _, ok := s.tryGet("q", h); ok {
+		t.Fatal("a purged message was delivered")
+	}
+	if rs := s.indexRecords(); len(rs) != 0 {
+		t.Fatalf("%d records are left in the index topic", len(rs))
+	}
+}
+
+func TestAPurgeThatFailsLosesNothing(t *testing.T) {
+	t.Parallel()
+	s := newStand(t)
+	s.declare("q")
+	s.publish("q", "a", "b")
+	h := s.holder("h")
+	s.check(h.Requeue(context.Background(), []Lease{s.get("q", h).lease}, Nacked))
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	if n, err := s.v.Purge(ctx, "/", "q", ""); err == nil {
+		t.Fatalf("a purge that was called off deleted %d messages", n)
+	}
+	if g := s.get("q", h); g.body != "a" || !g.redelivered {
+		t.Fatalf("got %+v, want the message that had come back", g)
+	}
+	if g := s.get("q", h); g.body != "b" {
+		t.Fatalf("got %+v", g)
+	}
+}
+
+func TestMessagesThatAStartBringsBackAreCounted(t *testing.T) {
+	t.Parallel()
+	s := newStand(t)
+	s.declare("q")
+	s.publish("q", "a", "b", "c", "d")
+	s.takeSome("q", s.holder("h"), 3)
+	_, again := s.open("n1")
+	if n := again.Figures().Returned; n != 3 {
+		t.Fatalf("%d messages came back, want 3", n)
+	}
+}
+
 func TestTakerWithAStaleCursorChangesNothing(t *testing.T) {
 	t.Parallel()
 	s := newStand(t)

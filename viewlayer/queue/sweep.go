@@ -122,9 +122,9 @@ func (r *recovery) flush(ctx context.Context) error {
 	for _, b := range r.back {
 		for _, rr := range b.records {
 			rr.rec += res.Base(0)
+			r.v.counts.returned.Add(size(rr.spans))
 		}
 		b.q.comeBack(b.part, b.records)
-		r.v.counts.returned.Add(1)
 	}
 	r.gone, r.back = r.gone[:0], r.back[:0]
 	r.w.reset()
