@@ -30,9 +30,9 @@ func spareFiles(t *testing.T, fsys vfs.FS) []string {
 }
 
 // withSpares opens a store in which more than n segments were filled, and n became spare files. It returns the first offset that is live.
-func withSpares(t *testing.T, fsys vfs.FS, n int, change ...func(*Options)) (*Store, Shard, int64) {
+func withSpares(t *testing.T, fsys vfs.FS, n int) (*Store, Shard, int64) {
 	t.Helper()
-	s := openMem(t, fsys, append([]func(*Options){keepSpares}, change...)...)
+	s := openMem(t, fsys, keepSpares)
 	sh := newShard(t, s, "q")
 	next := 62*(n+1) + 20 // 62 records of a kilobyte fill a segment
 	fill(t, s, sh, next, 1)
@@ -187,15 +187,12 @@ func TestSpareFilesAreGivenBack(t *testing.T) {
 		t.Run(when, func(t *testing.T) {
 			t.Parallel()
 			disk := vfs.NewMem()
-			s, _, _ := withSpares(t, disk, 5, func(o *Options) {
-				if when == "after a while" {
-					o.spareMemory = 300 * time.Millisecond
-				}
-			})
+			s, _, _ := withSpares(t, disk, 5)
 			most := 0
 			switch when {
 			case "after a while":
 				most = 1
+				s.spares.note(time.Now().Add(time.Hour))
 			case "when the disk is nearly full":
 				disk.SetCapacity(disk.Used() - 4*minSegmentBytes) // still nearly full when they are gone
 			case "at the next start":
