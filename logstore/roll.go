@@ -225,17 +225,7 @@ func (s *Store) newSegment(id uint64) (*openSegment, error) {
 	seg := &openSegment{id: id, name: name, capacity: s.opts.SegmentBytes, pos: segment.HeaderSize, salt: s.opts.salt()}
 	var f vfs.File
 	var err error
-	if old, has := s.spares.take(); has {
-		if f, err = s.renew(old, name); err != nil {
-			s.opts.Logf("using %s again: %v; making a new file instead", old.name, err)
-			if err := s.fs.Remove(filepath.Join(s.dir, old.name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
-				s.opts.Logf("removing the spare segment file %s: %v; the next start removes it", old.name, err)
-			}
-		} else {
-			seg.initialised = old.size
-		}
-	}
-	if f == nil {
+	if f, seg.initialised = s.reuse(name); f == nil {
 		if f, err = s.fs.Create(path); err != nil {
 			return nil, err
 		}

@@ -1,6 +1,8 @@
 package logstore
 
 import (
+	"errors"
+	"io/fs"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -109,11 +111,11 @@ func (p *spares) note(now time.Time) {
 
 // trim removes one file if there are too many, or all while the disk is nearly full.
 func (p *spares) trim() error {
-	full := p.s.isNearlyFull()
 	p.mu.Lock()
 	var gone []spare
 	switch n := len(p.files); {
-	case full || p.closed:
+	case n == 0:
+	case p.closed || p.s.isNearlyFull():
 		gone, p.files = p.files, nil
 	case n > p.limit():
 		gone, p.files = p.files[n-1:], p.files[:n-1]
@@ -154,6 +156,26 @@ func (s *Store) isNearlyFull() bool {
 	return err == nil && free < 2*s.opts.SegmentBytes
 }
 
+// reuse returns a file under the segment's name that was made of a spare one, and how far it was written; nil: there is none to be had.
+func (s *Store) reuse(name string) (f vfs.File, written int64) {
+	old, has := s.spares.take()
+	if !has {
+		return nil, 0
+	}
+	f, err := s.renew(old, name)
+	if err == nil {
+		s.stats.reusedSegments.Add(1)
+		return f, old.size
+	}
+	s.opts.Logf("using %s again: %v; making a new file instead", old.name, err)
+	for _, left := range []string{old.name, name} {
+		if err := s.fs.Remove(filepath.Join(s.dir, left)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			s.opts.Logf("removing the spare segment file %s: %v; the next start removes it", left, err)
+		}
+	}
+	return nil, 0
+}
+
 // renew makes a spare file one that could have been made just now, under the segment's name, and opens it. The rename comes last: whatever happens before, the
 // next start finds a spare file and removes it.
 func (s *Store) renew(old spare, name string) (vfs.File, error) {
@@ -182,7 +204,6 @@ func (s *Store) renew(old spare, name string) (vfs.File, error) {
 	if err != nil {
 		return nil, err
 	}
-	s.stats.reusedSegments.Add(1)
 	return s.fs.OpenWrite(filepath.Join(s.dir, name))
 }
 
@@ -190,23 +211,18 @@ func (s *Store) renew(old spare, name string) (vfs.File, error) {
 func (s *Store) retire(gone []*sealedSegment) error {
 	var kept []spare
 	for _, g := range gone {
-		path := filepath.Join(s.dir, g.name)
-		if !s.spares.wants(g.size, len(kept)) {
-			s.files.drop(g.name)
-			if err := s.fs.Remove(path); err != nil {
+		name := g.name
+		wanted := s.spares.wants(g.size, len(kept))
+		if wanted {
+			name = spareName(g.name)
+			if err := s.fs.Rename(filepath.Join(s.dir, g.name), filepath.Join(s.dir, name)); err != nil {
 				return err
 			}
-			continue
 		}
-		f := spare{spareName(g.name), g.size}
-		newPath := filepath.Join(s.dir, f.name)
-		if err := s.fs.Rename(path, newPath); err != nil {
-			return err
-		}
-		// From here on nobody can open it, but one who did may still read.
-		if s.files.drop(g.name) {
-			kept = append(kept, f)
-		} else if err := s.fs.Remove(newPath); err != nil {
+		// Under its new name nobody can open it, but one who did before may still read.
+		if unused := s.files.drop(g.name); wanted && unused {
+			kept = append(kept, spare{name, g.size})
+		} else if err := s.fs.Remove(filepath.Join(s.dir, name)); err != nil {
 			return err
 		}
 	}
