@@ -218,6 +218,12 @@ func (q *Queue) purgeReturned(ctx context.Context, part int) (n int64, err error
 	q.mu.Unlock()
 	for len(rs) > 0 {
 		records, k, err := q.purgeRecords(ctx, part, rs)
+		var conflict *logstore.ConflictError
+		if errors.As(err, &conflict) && conflict.Condition < len(rs) {
+			q.v.counts.conflicts.Add(1)
+			rs = without(rs, conflict.Condition) // somebody else took this one
+			continue
+		}
 		if err != nil {
 			q.comeBack(part, rs)
 			return n, err

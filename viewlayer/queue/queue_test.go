@@ -584,6 +584,27 @@ func TestAPurgeThatFailsLosesNothing(t *testing.T) {
 	}
 }
 
+// Another node can take what has come back here, which this one's memory still has.
+func TestPurgePassesOverWhatAnotherNodeTook(t *testing.T) {
+	t.Parallel()
+	s := newStand(t)
+	s.declare("q")
+	s.publish("q", "a", "b", "c")
+	h, ctx := s.holder("h"), context.Background()
+	a, b := s.get("q", h), s.get("q", h)
+	s.check(h.Requeue(ctx, []Lease{a.lease}, Nacked))
+	s.check(h.Requeue(ctx, []Lease{b.lease}, Nacked))
+	_, other := s.open("n2")
+	if _, ok, err := findIn(t, other, "q").Get(ctx, other.NewHolder("h2", nil), false, func(*Delivery) {}); !ok || err != nil {
+		t.Fatalf("the other node got nothing: %v", err)
+	}
+	limited, cancel := context.WithTimeout(ctx, 20*time.Second)
+	defer cancel()
+	if n, err := s.v.Purge(limited, "/", "q", ""); err != nil || n != 2 {
+		t.Fatalf("purged %d, %v; want the two that the other node had not taken", n, err)
+	}
+}
+
 func TestMessagesThatAStartBringsBackAreCounted(t *testing.T) {
 	t.Parallel()
 	s := newStand(t)
