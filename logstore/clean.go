@@ -50,9 +50,9 @@ func (c *cleaner) run() {
 			return
 		case <-c.kick:
 			kicked = true
-		case <-tick.C:
-			c.s.spares.note(time.Now())
-			if err := c.s.spares.trim(); err != nil {
+		case now := <-tick.C:
+			c.s.spares.note(now)
+			if err := c.s.spares.trim(now); err != nil {
 				c.s.opts.Logf("removing a spare segment file: %v; the next start removes it", err)
 			}
 		}

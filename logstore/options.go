@@ -68,7 +68,7 @@ type Options struct {
 	salt func() uint32
 	// checkpointsByHand leaves out the checkpoints that nobody asked for, save the one of Close. Tests set it where it matters what the checkpoints cover.
 	checkpointsByHand bool
-	// spareMemory is how long the log is expected to grow again to the size that it had, and files are kept for that. Default: a minute.
+	// spareMemory is how long the log is expected to grow again to the size that it had, and files are kept for that without being used. Default: a minute.
 	spareMemory time.Duration
 	// aheadBytes is the least size of a group that is written while the one before is still being forced to the disk. Default: 256 KiB.
 	aheadBytes int

@@ -22,13 +22,14 @@ const (
 // noting each block as written, which is more than half of a small sync, and from giving back and finding space, which holds up every sync for tens of
 // milliseconds. What such a file still contains means nothing: its entries have another salt, and are older than every checkpoint.
 //
-// They take disk space that is not in use, so there are never more than the log needed in the last minute, nor any while the disk is nearly full.
+// They take disk space that is not in use, so there are never more than the log needed in the last minute, nor any when none was used in that time, or while the disk is nearly full.
 type spares struct {
 	s *Store
 
 	mu     sync.Mutex
 	files  []spare
-	most   int64 // live bytes of sealed segments: the most in the last minute or so
+	usedAt time.Time // when a file came or went last
+	most   int64     // live bytes of sealed segments: the most in the last minute or so
 	mostAt time.Time
 	closed bool
 	// nextMade: the file after the active segment's exists or is being made.
@@ -70,7 +71,7 @@ func (p *spares) wants(size int64, others int) bool {
 func (p *spares) add(f spare) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.files = append(p.files, f)
+	p.files, p.usedAt = append(p.files, f), time.Now()
 }
 
 // take gives a file away.
@@ -83,7 +84,7 @@ func (p *spares) take() (spare, bool) {
 		return spare{}, false
 	}
 	f := p.files[n-1]
-	p.files = p.files[:n-1]
+	p.files, p.usedAt = p.files[:n-1], time.Now()
 	return f, true
 }
 
@@ -109,15 +110,15 @@ func (p *spares) note(now time.Time) {
 	}
 }
 
-// trim removes one file if there are too many, or all while the disk is nearly full.
-func (p *spares) trim() error {
+// trim removes one file if there are too many or none was used for a while, or all while the disk is nearly full.
+func (p *spares) trim(now time.Time) error {
 	p.mu.Lock()
 	var gone []spare
 	switch n := len(p.files); {
 	case n == 0:
 	case p.closed || p.s.isNearlyFull():
 		gone, p.files = p.files, nil
-	case n > p.limit():
+	case n > p.limit(), now.Sub(p.usedAt) > p.s.opts.spareMemory:
 		gone, p.files = p.files[n-1:], p.files[:n-1]
 	}
 	p.mu.Unlock()
@@ -134,7 +135,7 @@ func (p *spares) close() error {
 	p.mu.Lock()
 	p.closed = true
 	p.mu.Unlock()
-	return p.trim()
+	return p.trim(time.Now())
 }
 
 // count returns how many files there are, and their bytes.
