@@ -65,9 +65,7 @@ func holdsLog(fsys vfs.FS, dir string) error {
 		return err
 	}
 	for _, name := range names {
-		_, _, isSegment := parseSegmentName(name)
-		_, isCheckpoint := parseCheckpointName(name)
-		if isSegment || isCheckpoint {
+		if isLogFile(name) {
 			return nil
 		}
 	}
@@ -126,10 +124,10 @@ func (c *checker) run() error {
 // sortNames notes the files that are no part of the log.
 func (c *checker) sortNames(names []string) {
 	for _, name := range names {
-		_, _, isSegment := parseSegmentName(name)
-		_, isCheckpoint := parseCheckpointName(name)
 		switch {
-		case isSegment || isCheckpoint || name == lockName || name == reserveName:
+		case isLogFile(name) || name == lockName || name == reserveName:
+		case name == restoringName:
+			c.report.problem(name, 0, "the directory was to be made a copy of another store, and that was not finished; restore it again")
 		case strings.HasSuffix(name, tmpSuffix):
 			c.report.note("%s was being written when the process ended; the next start removes it", name)
 		case strings.HasSuffix(name, spareSuffix):

@@ -62,7 +62,7 @@ func provenIn(all map[string][]byte, names []string, file string, pos int64) (se
 				break
 			}
 			if at := pos - int64(e.Pos); e.Kind == segment.KindTxn && (name != file || at < 0 || at >= int64(e.Size())) {
-				seq = max(seq, e.Seq-uint64(e.Unsynced))
+				seq = max(seq, e.Durable())
 			}
 		}
 	}

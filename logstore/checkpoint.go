@@ -82,7 +82,7 @@ func (s *Store) checkpointLoop() {
 // Checkpoint writes a checkpoint now: a start after this one replays only what was ordered since.
 func (s *Store) Checkpoint() error { return s.takeCheckpoint() }
 
-// takeCheckpoint writes the state as it is now. The log up to there is forced to the disk first, so that a checkpoint is never ahead of the log.
+// takeCheckpoint writes the state as it is now.
 func (s *Store) takeCheckpoint() error {
 	c := &s.checkpoints
 	c.mu.Lock()
@@ -91,40 +91,48 @@ func (s *Store) takeCheckpoint() error {
 	s.mu.Lock()
 	st := s.st.snapshot()
 	s.mu.Unlock()
-	id := checkpointID{seq: st.seq}
+	_, err := s.keepCheckpoint(st, logged)
+	return err
+}
+
+// keepCheckpoint writes the state, which was taken when logged bytes had been written, unless there are enough checkpoints of it. The log up to there is forced to the
+// disk first, so that a checkpoint is never ahead of the log. The lock of the checkpoints is held.
+func (s *Store) keepCheckpoint(st *state, logged int64) (id checkpointID, err error) {
+	c := &s.checkpoints
+	id.seq = st.seq
 	if n := len(c.kept); n > 0 && c.kept[n-1].seq == st.seq {
 		if n >= keptCheckpoints && c.kept[0].seq == st.seq {
-			return nil
+			return c.kept[n-1], nil
 		}
 		id.copy = c.kept[n-1].copy + 1 // nothing was ordered since; the older one still is not needed any more when there is a second of these
 	}
 	if err := s.durable(st.seq); err != nil {
-		return err
+		return id, err
 	}
 	size, err := s.storeCheckpoint(id, st)
 	if vfs.IsNoSpace(err) && len(c.kept) == keptCheckpoints {
 		// The older of the two gives its place: without a checkpoint nothing can be cleaned, and the disk would stay full.
 		if err := s.removeCheckpoint(c.kept[0]); err != nil {
-			return err
+			return id, err
 		}
 		c.kept = c.kept[1:]
 		size, err = s.storeCheckpoint(id, st)
 	}
 	if err != nil {
-		return err
+		return id, err
 	}
 	c.kept = append(c.kept, id)
 	c.size, c.logged = size, logged
 	for len(c.kept) > keptCheckpoints {
 		if err := s.removeCheckpoint(c.kept[0]); err != nil {
-			return err
+			return id, err
 		}
 		c.kept = c.kept[1:]
 	}
 	c.publish()
 	s.stats.checkpoints.Add(1)
 	s.stats.checkpointBytes.Store(size)
-	return nil
+	return id, nil
 }
 
 // publish tells what the kept checkpoints cover.

@@ -51,6 +51,7 @@ func (c *cleaner) run() {
 		case <-c.kick:
 			kicked = true
 		case now := <-tick.C:
+			c.s.pins.relieve()
 			c.s.spares.note(now)
 			if err := c.s.spares.trim(now); err != nil {
 				c.s.opts.Logf("removing a spare segment file: %v; the next start removes it", err)

@@ -11,6 +11,6 @@
 // It does not know what a topic, a queue or a consumer group is: those are shards and keys that the view layer names.
 //
 // Where to begin: txn.go (what can be asked), apply.go and state.go (what it means, as a pure function), local.go and writer.go (how it becomes an order
-// on disk), locate.go and read.go (how it is read), recover.go (how it comes back), clean.go (how space comes back). docs/log-format.md is the
-// form on disk; segment/ and record/ read and write it, vfs/ is the disk.
+// on disk), locate.go and read.go (how it is read), recover.go (how it comes back), clean.go (how space comes back), snapshot.go and restore.go (how it
+// is copied). docs/log-format.md is the form on disk; segment/ and record/ read and write it, vfs/ is the disk.
 package logstore

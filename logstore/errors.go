@@ -103,5 +103,35 @@ func (e *UnknownOutcomeError) Error() string {
 }
 func (e *UnknownOutcomeError) Unwrap() error { return e.Err }
 
+// UnavailableError means that the order is made by several stores and this one is not in touch with a majority of them. Nothing was changed, and nothing will be; the same
+// transaction may be committed again later, or on another node.
+type UnavailableError struct{ Err error }
+
+func (e *UnavailableError) Error() string {
+	return fmt.Sprintf("no majority of the cluster can be reached (%v): nothing was changed; try again, or use another node", e.Err)
+}
+func (e *UnavailableError) Unwrap() error { return e.Err }
+
+// SnapshotLostError means that a file of a snapshot is gone: nothing in it is live any more, and the disk was nearly full. Nothing is wrong with the store.
+type SnapshotLostError struct{ File string }
+
+func (e *SnapshotLostError) Error() string {
+	return fmt.Sprintf("the disk was nearly full, and %s, of which only the snapshot had use, was removed; take another snapshot", e.File)
+}
+
+// UnfinishedRestoreError means that the directory was to receive a copy of another store, or another one, and has not got all of it.
+type UnfinishedRestoreError struct{ Dir string }
+
+func (e *UnfinishedRestoreError) Error() string {
+	return fmt.Sprintf("%s was to be made a copy of another store, and is not whole; restore it again, or empty the directory", e.Dir)
+}
+
+// HoldsLogError means that a directory which was to receive a copy of a store holds a log already.
+type HoldsLogError struct{ Dir string }
+
+func (e *HoldsLogError) Error() string {
+	return fmt.Sprintf("%s holds a log, which a restore would overwrite; use another directory, or give that log up first", e.Dir)
+}
+
 // ErrWatchLagged means that a watcher did not keep up and lost events; scan anew and watch again.
 var ErrWatchLagged = errors.New("the watcher fell too far behind")

@@ -111,10 +111,14 @@ func (f *follower) propose(ctx context.Context, r *request) (Result, error) {
 	id := ProposalID{f.writer, f.number}
 	f.waiting[id.Number] = r
 	f.mu.Unlock()
-	if err := f.seq.Propose(ctx, encodeProposal(nil, id, &r.txn)); err != nil {
-		if f.forget(id.Number) {
-			return Result{}, &UnknownOutcomeError{fmt.Errorf("proposing: %w", err)}
-		}
+	buf := proposalBuffers.Get().(*[]byte)
+	*buf = encodeProposal((*buf)[:0], id, &r.txn)
+	err := f.seq.Propose(ctx, *buf)
+	if cap(*buf) <= 1<<20 {
+		proposalBuffers.Put(buf)
+	}
+	if err != nil && f.forget(id.Number) {
+		return Result{}, err
 	}
 	select {
 	case <-r.answer:
@@ -129,6 +133,20 @@ func (f *follower) propose(ctx context.Context, r *request) (Result, error) {
 	return res, err
 }
 
+var proposalBuffers = sync.Pool{New: func() any { return new([]byte) }}
+
+// interrupt ends the waiting for proposals whose outcome need not be known.
+func (f *follower) interrupt(err error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for n, r := range f.waiting {
+		if !r.txn.Patient {
+			delete(f.waiting, n)
+			r.fail(&UnknownOutcomeError{err})
+		}
+	}
+}
+
 // forget takes a proposal off the list and reports whether it was there: it has not come back yet.
 func (f *follower) forget(number uint64) bool {
 	f.mu.Lock()
@@ -139,11 +157,10 @@ func (f *follower) forget(number uint64) bool {
 }
 
 // deliver hands the next proposal of the order to the ordering goroutine.
-func (f *follower) deliver(seq uint64, proposal []byte) error {
+func (f *follower) deliver(seq uint64, p []byte) error {
 	if seq <= f.delivered {
 		return fmt.Errorf("the order delivered %d after %d", seq, f.delivered)
 	}
-	p := append([]byte(nil), proposal...)
 	id, t, err := decodeProposal(p)
 	var limit *LimitError
 	var invalid *InvalidError
@@ -173,9 +190,12 @@ func (f *follower) deliver(seq uint64, proposal []byte) error {
 	r := newRequest(t)
 	r.size, r.seq = size, seq
 	r.delivered = func() { f.applied(len(p)) }
+	r.txn.Wait = Relaxed // nobody waits for it
 	if id.Writer == f.writer {
-		r.forward = f.waiting[id.Number]
-		delete(f.waiting, id.Number)
+		if r.forward = f.waiting[id.Number]; r.forward != nil {
+			r.txn.Wait = r.forward.txn.Wait
+			delete(f.waiting, id.Number)
+		}
 	}
 	f.ahead++
 	f.bytes += len(p)

@@ -34,6 +34,9 @@ func (o *sharedOrder) Propose(_ context.Context, p []byte) error {
 	return nil
 }
 
+func (o *sharedOrder) Attach(*Store) error { return nil }
+func (o *sharedOrder) Available() error    { return nil }
+
 func (o *sharedOrder) Follow(ctx context.Context, after uint64, deliver func(uint64, []byte) error) error {
 	for i, n := 0, 0; ; {
 		o.mu.Lock()
@@ -153,6 +156,8 @@ func TestAProposalThatDoesNotComeBackHasAnUnknownOutcome(t *testing.T) {
 // blackHole takes proposals and delivers nothing.
 type blackHole struct{}
 
+func (*blackHole) Attach(*Store) error                   { return nil }
+func (*blackHole) Available() error                      { return nil }
 func (*blackHole) Propose(context.Context, []byte) error { return nil }
 func (*blackHole) Follow(ctx context.Context, _ uint64, _ func(uint64, []byte) error) error {
 	<-ctx.Done()

@@ -293,7 +293,11 @@ func (o *orderer) enter(r *request) {
 		seg.index.Append(&tail.chain, locOf(op.shard, base, op.batch, seg.pos+uint32(body-start)))
 		g.grown = append(g.grown, op.shard)
 	}
-	segment.FinishEntry(g.buf[start:], seg.salt, seq, uint32(min(seq-s.durableSeq.Load(), 1<<32-1)), segment.KindTxn, meta)
+	unsynced := segment.Unsynced(seq, s.durableSeq.Load())
+	if unsynced > segment.UnsyncedUnknown/2 {
+		g.force = true // so that the entries after this group can tell the distance
+	}
+	segment.FinishEntry(g.buf[start:], seg.salt, seq, unsynced, segment.KindTxn, meta)
 	seg.pos += uint32(len(g.buf) - start)
 	seg.lastSeq, g.lastSeq = seq, seq
 	if appends > 0 {

@@ -29,6 +29,7 @@ func Open(opts Options) (*Store, error) {
 	s.checkpoints.kick = make(chan struct{}, 1)
 	s.cleaner.init(s)
 	s.spares.s = s
+	s.pins.init(s)
 	if err := s.fs.MkdirAll(s.dir); err != nil {
 		return nil, fmt.Errorf("making the directory of the log: %w", err)
 	}
@@ -93,6 +94,10 @@ func (s *Store) start() error {
 	}
 	s.checkpoints.wake()
 	if s.follower != nil {
+		if err := s.opts.Sequencer.Attach(s); err != nil {
+			close(s.follower.done) // it never began
+			return errors.Join(fmt.Errorf("following the order: %w", err), s.Close())
+		}
 		s.follower.start()
 	}
 	return nil

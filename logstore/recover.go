@@ -77,6 +77,9 @@ func (r *recovery) run() error {
 	if err != nil {
 		return err
 	}
+	if slices.Contains(names, restoringName) {
+		return &UnfinishedRestoreError{r.dir}
+	}
 	for _, name := range names {
 		if strings.HasSuffix(name, tmpSuffix) || strings.HasSuffix(name, spareSuffix) {
 			if err := r.remove(name); err != nil {
@@ -369,7 +372,7 @@ func (r *recovery) laterEntry(g *foundSegment, pos uint32, lastSeq uint64) (*seg
 	var proof *segment.Entry
 	sc := segment.NewScanner(f, g.header.Salt, pos, g.size)
 	_, err = sc.Resync(lastSeq, func(e *segment.Entry) bool {
-		if e.Kind != segment.KindTxn || e.Seq-uint64(e.Unsynced) <= lastSeq || !isWhole(e) {
+		if e.Kind != segment.KindTxn || e.Durable() <= lastSeq || !isWhole(e) {
 			return false
 		}
 		proof = &segment.Entry{Seq: e.Seq, Pos: e.Pos}

@@ -208,10 +208,15 @@ func (s *Store) renew(old spare, name string) (vfs.File, error) {
 	return s.fs.OpenWrite(filepath.Join(s.dir, name))
 }
 
-// retire takes the files of segments away that are not in the log any more: some become spares, the others are removed.
+// retire takes the files of segments away that are not in the log any more: some become spares, those of snapshots wait for their end, the others are removed.
 func (s *Store) retire(gone []*sealedSegment) error {
 	var kept []spare
 	for _, g := range gone {
+		if held, err := s.pins.retire(g); err != nil {
+			return err
+		} else if held {
+			continue
+		}
 		name := g.name
 		wanted := s.spares.wants(g.size, len(kept))
 		if wanted {

@@ -50,6 +50,9 @@ type Stats struct {
 	SpareSegments int   // files of cleaned segments, kept to be written again
 	SpareBytes    int64 // of disk
 
+	HeldSegments int   // files that are out of the log and that open snapshots need
+	HeldBytes    int64 // of disk
+
 	RemovedSegments   int64 // taken out of the log whole, because nothing in them was live
 	ReusedSegments    int64 // made of a spare file
 	RewrittenSegments int64 // copied without what was dead
@@ -74,6 +77,7 @@ func (s *Store) Stats() Stats {
 		CorruptReads: c.corruptReads.Load(), DiskFull: s.diskFull.Load() || s.stuck.Load() != nil,
 	}
 	st.SpareSegments, st.SpareBytes = s.spares.count()
+	st.HeldSegments, st.HeldBytes = s.pins.held()
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	st.Seq, st.Shards, st.Keys, st.KeyBytes = s.st.seq, s.st.shards.n, s.st.kv.m.Len(), s.st.kv.bytes

@@ -49,6 +49,7 @@ type Store struct {
 	checkpoints checkpoints
 	cleaner     cleaner
 	spares      spares
+	pins        pins
 	follower    *follower // nil: the order is made here
 	stats       counters
 
@@ -66,7 +67,8 @@ type Store struct {
 // ended before the transaction's turn (nothing was changed) or *UnknownOutcomeError when it ended later.
 //
 // A transaction without operations changes nothing: it judges its conditions, and with Durable waits until all that was ordered before is
-// durable. The bytes that t points to are not used after Commit returns.
+// durable. With an outside order, one without conditions too does not travel: what this store has applied the order has for good. Errors are there also *UnavailableError (nothing
+// was changed). The bytes that t points to are not used after Commit returns.
 func (s *Store) Commit(ctx context.Context, t Txn) (Result, error) {
 	r := newRequest(t)
 	var err error
@@ -74,7 +76,7 @@ func (s *Store) Commit(ctx context.Context, t Txn) (Result, error) {
 		r.free()
 		return Result{}, err
 	}
-	if s.follower != nil {
+	if s.follower != nil && len(t.If)+len(t.Do) > 0 {
 		return s.follower.propose(ctx, r)
 	}
 	if err := s.intake.put(r); err != nil {
@@ -203,6 +205,7 @@ func (s *Store) Close() error {
 		close(s.stopTasks)
 		s.tasks.Wait()
 		s.closeWatchers()
+		s.pins.close()
 		s.closeErr = s.finish()
 		s.files.close()
 		if err := s.lock.Close(); s.closeErr == nil {

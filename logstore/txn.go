@@ -43,6 +43,9 @@ type Txn struct {
 	// MakesRoom says that what the transaction adds is little and needed to delete more: on a full disk it is taken as a deletion is, from the reserve. It is
 	// heeded up to makesRoomMax bytes.
 	MakesRoom bool
+	// Patient says that the committer must know the outcome. It matters where the order is made outside the store: Commit then waits through a loss of the majority (Store.Interrupt)
+	// for a transaction that is on its way, until it comes back or the store is closed. Others end with an *UnknownOutcomeError.
+	Patient bool
 }
 
 // makesRoomMax is how large an entry may be that adds something and claims to make room, a sixteenth of the smallest segment that stores of the standard size have.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"hash/crc32"
+	"math"
 )
 
 // EntryHeaderSize is the number of bytes before an entry's metadata.
@@ -13,7 +14,7 @@ import (
 //	         exclusive-or the salt in the segment's header
 //	 4  u32  length of the whole entry in bytes, this header included
 //	 8  u64  sequence number
-//	16  u32  unsynced: sequence number minus the highest one known to be durable when this entry was written
+//	16  u32  unsynced: sequence number minus the highest one known to be durable when this entry was written; 2^32-1: that is too far back to be told
 //	20  u24  length of the metadata
 //	23  u8   kind
 //	24       metadata, then the batches, back to back
@@ -50,6 +51,21 @@ type Entry struct {
 	Pos      uint32 // of the header in the file
 	Meta     []byte
 	Body     []byte // the batches
+}
+
+// UnsyncedUnknown stands in Entry.Unsynced for this distance and all larger ones.
+const UnsyncedUnknown = math.MaxUint32
+
+// Unsynced is the distance that an entry stores: how far its number is ahead of the highest one that is known to be durable.
+func Unsynced(seq, durable uint64) uint32 { return uint32(min(seq-durable, UnsyncedUnknown)) }
+
+// Durable is the highest sequence number that was known to be durable when the entry was written, or 0 when it does not say. Then it proves nothing: to take the distance
+// for the largest that can be told would call entries durable that were not.
+func (e *Entry) Durable() uint64 {
+	if e.Unsynced == UnsyncedUnknown || uint64(e.Unsynced) > e.Seq {
+		return 0
+	}
+	return e.Seq - uint64(e.Unsynced)
 }
 
 // Size is the number of bytes that the entry takes in the file.

@@ -118,3 +118,23 @@ func TestBadEntriesAreToldApart(t *testing.T) {
 		}
 	}
 }
+
+func TestADistanceThatCannotBeToldProvesNothing(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct{ seq, durable, want uint64 }{
+		{18, 17, 17},
+		{18, 0, 0},
+		{1 << 40, 1<<40 - 1<<32 + 2, 1<<40 - 1<<32 + 2},
+		{1 << 40, 1<<40 - 1<<32 + 1, 0},
+		{1 << 40, 1<<40 - 1<<32, 0},
+		{1 << 63, 1, 0},
+	} {
+		e := Entry{Seq: c.seq, Unsynced: Unsynced(c.seq, c.durable)}
+		if got := e.Durable(); got != c.want {
+			t.Errorf("entry %d, written when %d was durable, says %d, want %d", c.seq, c.durable, got, c.want)
+		}
+	}
+	if got := (&Entry{Seq: 3, Unsynced: 4}).Durable(); got != 0 {
+		t.Errorf("an impossible distance says %d", got)
+	}
+}
