@@ -1,7 +1,6 @@
 package amqp
 
 import (
-	"context"
 	"fmt"
 	"sync"
 	"sync/atomic"
@@ -151,7 +150,7 @@ func (ch *channel) fail(e *exception) error {
 	ch.c.out.End((&wire.ChannelClose{
 		ReplyCode: uint16(e.code), ReplyText: e.replyText(), ClassID: e.method.Class(), MethodID: e.method.Method(),
 	}).AppendFrame(ch.c.out.Begin(), ch.id))
-	ch.cancelConsumers()
+	ch.c.cancelConsumers(ch)
 	if err := ch.c.settler.flush(); err != nil {
 		return explain(err)
 	}
@@ -159,20 +158,16 @@ func (ch *channel) fail(e *exception) error {
 	return ch.c.out.Await()
 }
 
-// cancelConsumers takes all consumers away. Nothing is delivered any more when it returns.
-func (ch *channel) cancelConsumers() {
-	for tag, c := range ch.consumers {
-		ch.drop(tag, c)
-	}
+// drop takes a consumer away. The error is logged.
+func (ch *channel) drop(tag string, c *consumer) error {
+	ch.remove(tag)
+	return c.cancel()
 }
 
-// drop takes a consumer away.
-func (ch *channel) drop(tag string, c *consumer) {
+// remove forgets a consumer.
+func (ch *channel) remove(tag string) {
 	delete(ch.consumers, tag)
 	ch.c.s.counts.consumers.Add(-1)
-	if err := c.queue.Load().Cancel(context.Background()); err != nil {
-		ch.c.s.o.Logf("connection %s: cancelling consumer '%s': %v", ch.c.name, tag, err)
-	}
 }
 
 // release gives back what the channel holds unsettled.
@@ -180,7 +175,7 @@ func (ch *channel) release(why queue.Why) {
 	if ch.holder == nil {
 		return
 	}
-	if err := ch.holder.Close(context.Background(), why); err != nil {
+	if err := ch.holder.Close(ch.c.waits, why); err != nil {
 		ch.c.s.o.Logf("connection %s: messages of channel %d go back later: %v", ch.c.name, ch.id, err)
 	}
 	ch.holder = nil
@@ -202,7 +197,7 @@ func (ch *channel) expired(q *queue.Queue, from *queue.Consumer) {
 		if from != nil && ch.c.can.consumerCancel {
 			for tag, c := range ch.consumers {
 				if c.queue.Load() == from {
-					ch.drop(tag, c)
+					ch.drop(tag, c) //nolint:errcheck // the client is told anyway
 					ch.write(&wire.BasicCancel{ConsumerTag: []byte(tag), NoWait: true})
 				}
 			}

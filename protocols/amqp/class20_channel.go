@@ -60,7 +60,9 @@ func (ch *channel) classChannel(id wire.MethodID, args []byte) error {
 			return err
 		}
 		// Deliveries that are under way may still come before the answer, none after it (1.5.2.6).
-		ch.ledger.stop(!m.Active)
+		if err := ch.ledger.stop(!m.Active, ch.c.s.o.Store.Available); err != nil {
+			return err
+		}
 		return ch.reply(&wire.ChannelFlowOk{Active: m.Active})
 	case wire.ChannelCloseID:
 		var m wire.ChannelClose
@@ -74,7 +76,7 @@ func (ch *channel) classChannel(id wire.MethodID, args []byte) error {
 
 // close ends the channel in order: what it published is confirmed, what it acknowledged is on the disk, and what it still holds has gone back when close-ok is written.
 func (ch *channel) close() error {
-	ch.cancelConsumers()
+	ch.c.cancelConsumers(ch)
 	if err := ch.c.settled(); err != nil {
 		return err
 	}

@@ -1,7 +1,6 @@
 package amqp
 
 import (
-	"context"
 	"crypto/rand"
 	"encoding/base64"
 
@@ -92,7 +91,7 @@ func (ch *channel) declare(m *wire.QueueDeclare) error {
 		return err
 	}
 	c.hasOwn = c.hasOwn || m.Exclusive && !m.Passive
-	st, err := c.s.o.Queues.Declare(context.Background(), d)
+	st, err := c.s.o.Queues.Declare(c.waits, d)
 	if err != nil {
 		return err
 	}
@@ -114,7 +113,7 @@ func (ch *channel) purge(m *wire.QueuePurge) error {
 	if err := ch.c.settled(); err != nil {
 		return err
 	}
-	n, err := ch.c.s.o.Queues.Purge(context.Background(), ch.c.vhost, name, ch.c.owner)
+	n, err := ch.c.s.o.Queues.Purge(ch.c.waits, ch.c.vhost, name, ch.c.owner)
 	if err != nil || m.NoWait {
 		return err
 	}
@@ -129,7 +128,7 @@ func (ch *channel) deleteQueue(m *wire.QueueDelete) error {
 	if err := ch.c.settled(); err != nil {
 		return err
 	}
-	n, err := ch.c.s.o.Queues.Delete(context.Background(), ch.c.vhost, name, ch.c.owner, m.IfUnused, m.IfEmpty)
+	n, err := ch.c.s.o.Queues.Delete(ch.c.waits, ch.c.vhost, name, ch.c.owner, m.IfUnused, m.IfEmpty)
 	if err != nil || m.NoWait {
 		return err
 	}

@@ -1,8 +1,6 @@
 package amqp
 
 import (
-	"context"
-
 	"polylog/protocols/amqp/wire"
 	"polylog/viewlayer/message"
 	"polylog/viewlayer/queue"
@@ -37,7 +35,7 @@ func (ch *channel) consume(m *wire.BasicConsume) error {
 	to := &consumer{
 		ch: ch, tag: []byte(tag), noAck: m.NoAck, topic: q.Topic().Name, retained: q.Topic().AckPolicy == topic.Retain, counted: q.Counted(), limit: ch.prefetch,
 	}
-	of, err := q.Consume(queue.Subscription{
+	of, err := q.Consume(c.waits, queue.Subscription{
 		Holder: ch.holder, NoAck: m.NoAck, Exclusive: m.Exclusive, Arguments: args.Clone(), Sink: to,
 	})
 	if err != nil {
@@ -60,7 +58,9 @@ func (ch *channel) consume(m *wire.BasicConsume) error {
 func (ch *channel) cancel(m *wire.BasicCancel) error {
 	tag := string(m.ConsumerTag)
 	if to := ch.consumers[tag]; to != nil {
-		ch.drop(tag, to)
+		if err := ch.drop(tag, to); isOutOfTouch(err) {
+			return err
+		}
 	}
 	if m.NoWait {
 		return nil
@@ -90,7 +90,7 @@ func (ch *channel) get(m *wire.BasicGet) error {
 		return err
 	}
 	var g got
-	left, ok, err := q.Get(context.Background(), ch.holder, m.NoAck, func(d *queue.Delivery) {
+	left, ok, err := q.Get(c.waits, ch.holder, m.NoAck, func(d *queue.Delivery) {
 		ch.out.Lock() // guards the converter
 		defer ch.out.Unlock()
 		ch.convert(d, message.Origin{Topic: q.Topic().Name, Retained: q.Topic().AckPolicy == topic.Retain, Counted: q.Counted()})

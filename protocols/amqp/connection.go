@@ -24,8 +24,11 @@ type connection struct {
 	s    *Server
 	sock net.Conn
 	name string // the two addresses, and what the client calls itself; for people
-	// owner names the connection among all of this process: exclusive queues belong to it.
+	// owner names the connection among all there ever were on all nodes: exclusive queues belong to it.
 	owner string
+	// waits is what calls of the views wait within. It ends when the connection is cut off while there is no majority of the cluster.
+	waits    context.Context
+	endWaits context.CancelFunc
 
 	frames *wire.Reader
 	out    *stream.Writer
@@ -72,7 +75,8 @@ func newConnection(s *Server, sock net.Conn) *connection {
 		s: s, sock: sock, name: fmt.Sprintf("%v -> %v", sock.RemoteAddr(), sock.LocalAddr()), channels: map[uint16]*channel{}, gone: make(chan struct{}),
 		frameMax: frameMaxBeforeTune,
 	}
-	c.owner = fmt.Sprintf("%s %s #%d", s.o.Node, c.name, s.serial.Add(1))
+	c.owner = fmt.Sprintf("%s/%d %s #%d", s.o.Node, s.o.Epoch, c.name, s.serial.Add(1))
+	c.waits, c.endWaits = context.WithCancel(context.Background())
 	c.frames = wire.NewReader(stream.NewReader((*socketReader)(c), 0), c.frameMax)
 	c.publisher.init(c)
 	c.settler.init(c)
@@ -92,9 +96,25 @@ func (c *connection) post(f func() error) {
 func (c *connection) cut() {
 	c.giveUp()
 	c.sock.Close()
+	go c.watchMajority()
 }
 
-// giveUp ends all waiting for room on the disk.
+// watchMajority lets nobody wait any more for the outcome of a transaction that is on its way, should there be no majority of the cluster before the connection
+// has ended.
+func (c *connection) watchMajority() {
+	t := time.NewTicker(retryEvery)
+	defer t.Stop()
+	for c.s.o.Store.Available() == nil {
+		select {
+		case <-t.C:
+		case <-c.waits.Done():
+			return
+		}
+	}
+	c.endWaits()
+}
+
+// giveUp ends all waiting for room on the disk, or for a majority of the cluster.
 func (c *connection) giveUp() { c.goneOne.Do(func() { close(c.gone) }) }
 
 // socketReader reads from the connection's socket for as long as nothing else is to be done.
@@ -155,6 +175,7 @@ var errClosed = errors.New("the connection was closed in order")
 
 // run serves the connection until it ends.
 func (c *connection) run() {
+	defer c.endWaits()
 	defer c.sock.Close()
 	c.out = stream.NewWriter(countedWrites{c.sock, &c.s.counts.bytesWritten}, c.s.limits.WriteBytes, c.s.limits.WriteTimeout, c.drained)
 	err := c.handshake()
@@ -391,81 +412,4 @@ func (c *connection) settled() error {
 func (c *connection) makeDurable() error {
 	_, err := c.s.o.Store.Commit(context.Background(), logstore.Txn{Wait: logstore.Durable})
 	return err
-}
-
-// sayGoodbye ends the connection for an error: connection.close, then frames are dropped until the client answers.
-func (c *connection) sayGoodbye(e *exception) {
-	if e.code != wire.ConnectionForced {
-		c.s.counts.connectionErrors.Add(1)
-	}
-	c.s.o.Logf("connection %s: closing: %v", c.name, e)
-	c.publisher.flush() //nolint:errcheck // it has told the publisher's channels
-	for _, ch := range c.channels {
-		ch.silence()
-	}
-	c.write(&wire.ConnectionClose{ReplyCode: uint16(e.code), ReplyText: e.replyText(), ClassID: e.method.Class(), MethodID: e.method.Method()})
-	if e.desynced {
-		return
-	}
-	deadline := time.Now().Add(c.s.limits.CloseTimeout)
-	for {
-		c.mu.Lock()
-		c.events, c.silence = nil, 0     // what others have to tell is no news any more
-		c.sock.SetReadDeadline(deadline) //nolint:errcheck // the read fails too
-		c.mu.Unlock()
-		f, err := c.frames.Next()
-		if errors.Is(err, errEvents) {
-			continue
-		}
-		if err != nil {
-			return
-		}
-		if f.Type != wire.FrameMethod || f.Channel != 0 {
-			continue
-		}
-		switch id, _, _ := wire.SplitMethod(f.Payload); id {
-		case wire.ConnectionCloseOkID:
-			return
-		case wire.ConnectionCloseID: // it crossed ours
-			c.write(&wire.ConnectionCloseOk{})
-		}
-	}
-}
-
-// takeDown gives back all that the connection has. Nothing is delivered to it any more when it returns.
-func (c *connection) takeDown(why queue.Why) {
-	for _, ch := range c.channels {
-		ch.silence()
-	}
-	for _, ch := range c.channels {
-		ch.cancelConsumers()
-	}
-	if c.pulse != nil {
-		c.pulse.stop()
-	}
-	c.settler.finish()
-	unsynced := false
-	for _, ch := range c.channels {
-		ch.release(why)
-		unsynced = unsynced || ch.unsynced
-	}
-	// After what the channels held has gone back: on a full disk this takes long, and what has gone back can make room.
-	if why == queue.ConnectionLost {
-		c.giveUp()
-	}
-	if err := c.publisher.finish(); err != nil {
-		c.s.o.Logf("connection %s: messages published at the end, which were not confirmed, are lost: %v", c.name, err)
-	}
-	if c.hasOwn {
-		if err := c.s.o.Queues.OwnerGone(context.Background(), c.owner); err != nil {
-			c.s.o.Logf("connection %s: its exclusive queues could not be deleted: %v", c.name, err)
-		}
-	}
-	if unsynced && why == queue.ChannelClosed {
-		if err := c.makeDurable(); err != nil {
-			c.s.o.Logf("connection %s: acknowledgements at the end may be lost: %v", c.name, err)
-		}
-	}
-	c.s.counts.channels.Add(-int64(len(c.channels)))
-	c.channels = nil
 }

@@ -55,6 +55,15 @@ func (c *consumer) Reserve(n int) int {
 	return ch.ledger.reserve(c, min(n, 1+room/int(ch.size.Load())))
 }
 
+// cancel ends it at the queue, and logs what fails.
+func (c *consumer) cancel() error {
+	err := c.queue.Load().Cancel(c.ch.c.waits)
+	if err != nil {
+		c.ch.c.s.o.Logf("connection %s: cancelling consumer '%s': %v", c.ch.c.name, c.tag, err)
+	}
+	return err
+}
+
 // Release gives credit back.
 func (c *consumer) Release(n int) { c.ch.ledger.release(c, n) }
 
@@ -109,7 +118,7 @@ func (c *consumer) Cancelled(string) {
 		if ch.consumers[tag] != c {
 			return nil
 		}
-		ch.drop(tag, c)
+		ch.drop(tag, c) //nolint:errcheck // the queue is gone
 		if ch.c.can.consumerCancel {
 			ch.write(&wire.BasicCancel{ConsumerTag: c.tag, NoWait: true})
 		}

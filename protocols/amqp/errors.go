@@ -39,6 +39,11 @@ func is[E error](err error) bool {
 	return errors.As(err, &e)
 }
 
+// isOutOfTouch reports whether an error says that the cluster is not there to decide: nothing was done, or nobody knows what was.
+func isOutOfTouch(err error) bool {
+	return is[*logstore.UnavailableError](err) || is[*logstore.UnknownOutcomeError](err) && !errors.Is(err, logstore.ErrClosed)
+}
+
 // explain is the one table from errors of the views and the codec to reply codes. What is not in it is the broker's own failure.
 func explain(err error) *exception {
 	var known *exception
@@ -64,6 +69,8 @@ func explain(err error) *exception {
 		return &exception{code: wire.SyntaxErrorCode, text: text}
 	case is[*wire.FrameError](err):
 		return &exception{code: wire.FrameErrorCode, text: text, desynced: true}
+	case isOutOfTouch(err):
+		return &exception{code: wire.ConnectionForced, text: "this node is not in touch with a majority of the cluster; try again, or connect to another node"}
 	case is[*logstore.DiskFullError](err):
 		return &exception{code: wire.ResourceError, text: text}
 	}

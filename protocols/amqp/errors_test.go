@@ -79,6 +79,8 @@ func TestEveryErrorOfTheViewsHasItsReplyCode(t *testing.T) {
 	}
 	for err, code := range map[error]wire.Code{
 		&logstore.DiskFullError{Err: errors.New("x")}: wire.ResourceError, logstore.ErrClosed: wire.InternalError, errors.New("anything"): wire.InternalError,
+		&logstore.UnavailableError{Err: errors.New("x")}: wire.ConnectionForced, &logstore.UnknownOutcomeError{Err: errors.New("x")}: wire.ConnectionForced,
+		&logstore.UnknownOutcomeError{Err: logstore.ErrClosed}: wire.InternalError,
 		&wire.FrameError{}: wire.FrameErrorCode, &wire.SyntaxError{}: wire.SyntaxErrorCode, raise(wire.NotAllowed, "x"): wire.NotAllowed,
 	} {
 		if e := explain(err); e.code != code {

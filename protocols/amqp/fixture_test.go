@@ -66,21 +66,26 @@ func newBroker(t testing.TB, change ...func(*Options)) *broker {
 
 func startBroker(t testing.TB, fs vfs.FS, change ...func(*Options)) *broker {
 	t.Helper()
-	b := &broker{t: t, fs: fs}
+	return startNode(t, logstore.Options{FS: fs}, queue.Options{Node: "n1"}, change...)
+}
+
+func startNode(t testing.TB, lo logstore.Options, qo queue.Options, change ...func(*Options)) *broker {
+	t.Helper()
+	b := &broker{t: t, fs: lo.FS}
 	var err error
-	if b.store, err = logstore.Open(logstore.Options{Dir: "log", FS: fs, SegmentBytes: segmentBytes}); err != nil {
+	lo.Dir, lo.SegmentBytes = "log", segmentBytes
+	if b.store, err = logstore.Open(lo); err != nil {
 		t.Fatal(err)
 	}
 	b.topics = topic.Open(topic.Options{Store: b.store, Now: time.Now, NewID: func() (id topic.ID) {
 		rand.Read(id[:]) //nolint:errcheck // crypto/rand does not fail
 		return id
 	}})
-	if b.queues, err = queue.Open(context.Background(), queue.Options{
-		Store: b.store, Topics: b.topics, Node: "n1", Now: time.Now, After: time.After, Go: func(f func()) { go f() },
-	}); err != nil {
+	qo.Store, qo.Topics, qo.Now, qo.After, qo.Go = b.store, b.topics, time.Now, time.After, func(f func()) { go f() }
+	if b.queues, err = queue.Open(context.Background(), qo); err != nil {
 		t.Fatal(err)
 	}
-	o := Options{Store: b.store, Router: exchange.New(b.topics), Queues: b.queues, Auth: onlyGuest{}, Node: "n1", Version: "test"}
+	o := Options{Store: b.store, Router: exchange.New(b.topics), Queues: b.queues, Auth: onlyGuest{}, Node: qo.Node, Epoch: qo.Epoch, Version: "test"}
 	for _, f := range change {
 		f(&o)
 	}

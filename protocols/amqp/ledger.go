@@ -3,6 +3,7 @@ package amqp
 import (
 	"sort"
 	"sync"
+	"time"
 
 	"polylog/viewlayer/queue"
 )
@@ -41,14 +42,26 @@ func (l *ledger) init(most int) {
 	l.calm.L = &l.mu
 }
 
-// stop holds deliveries back, or lets them go on. When it has returned after stopping, nothing is delivered.
-func (l *ledger) stop(on bool) {
+// stop holds deliveries back, or lets them go on. When it has returned after stopping, nothing is delivered. It waits for those that are under way, as long as
+// the broker is available.
+func (l *ledger) stop(on bool, available func() error) (err error) {
 	l.change(func() {
 		l.stopped = on
 		for l.stopped && l.reserved > 0 {
-			l.calm.Wait()
+			if err = available(); err != nil {
+				return
+			}
+			waitFor(&l.calm, retryEvery)
 		}
 	})
+	return err
+}
+
+// waitFor waits on a condition, at most for some time.
+func waitFor(c *sync.Cond, d time.Duration) {
+	t := time.AfterFunc(d, c.Broadcast)
+	c.Wait()
+	t.Stop()
 }
 
 // reserve sets aside room for up to n messages to a consumer and returns for how many.

@@ -27,7 +27,8 @@ type Options struct {
 	Auth   Authenticator
 	Limits Limits
 
-	Node    string           // names the broker in what clients are told
+	Node    string           // names the broker in what clients are told, and this one among those of a cluster
+	Epoch   uint64           // of the node in its cluster: two starts of it have different ones
 	Version string           // likewise
 	Now     func() time.Time // default time.Now
 	// Logf is told what an operator may want to know. Default: nobody is.

@@ -24,8 +24,9 @@ type publisher struct {
 	spare    *gathering // nil while it is being committed
 	running  bool
 	stopping bool
-	relaxed  bool // something was committed without waiting for the disk, since the last flush
-	used     bool // since the last rest
+	relaxed  bool  // something was committed without waiting for the disk, since the last flush
+	used     bool  // since the last rest
+	stuck    error // why what is being committed waits for a majority of the cluster
 	err      error
 	done     chan struct{}
 }
@@ -157,6 +158,13 @@ func (p *publisher) run() {
 		}
 		err := p.commit(g, wait)
 		p.c.confirm(dues, err == nil)
+		if isOutOfTouch(err) && !p.c.isGone() {
+			// Who has confirms knows, and may try again here or elsewhere. To others nothing was promised.
+			if len(dues) == 0 {
+				p.c.s.o.Logf("connection %s: %d messages that were published without confirms may be lost: %v", p.c.name, g.count, err)
+			}
+			err = nil
+		}
 
 		clear(g.runs)
 		g.runs, g.count = g.runs[:0], 0
@@ -177,7 +185,7 @@ func (p *publisher) run() {
 }
 
 // commit puts a gathering into the log. While the disk is full it waits and tells the client, for what was published shall not be lost for that, and the client not think that it was
-// stored.
+// stored. Without a majority of the cluster it does so for clients that would not hear of it otherwise.
 func (p *publisher) commit(g *gathering, wait logstore.Durability) error {
 	if g.messages.Len() == 0 {
 		return nil
@@ -185,7 +193,17 @@ func (p *publisher) commit(g *gathering, wait logstore.Durability) error {
 	blocked := false
 	for {
 		err := g.messages.Commit(context.Background(), wait)
-		if !is[*logstore.DiskFullError](err) {
+		var reason string
+		switch {
+		case is[*logstore.DiskFullError](err):
+			reason = "low on disk"
+		case wait == logstore.Relaxed && is[*logstore.UnavailableError](err):
+			reason = "no majority of the cluster"
+		}
+		if blocked || reason != "" {
+			p.wait(reason, err)
+		}
+		if reason == "" {
 			if blocked && p.c.can.blocked {
 				p.c.write(&wire.ConnectionUnblocked{})
 			}
@@ -197,7 +215,7 @@ func (p *publisher) commit(g *gathering, wait logstore.Durability) error {
 			p.c.s.counts.publishersBlocked.Add(1)
 			p.c.s.o.Logf("connection %s: publishing waits: %v", p.c.name, err)
 			if p.c.can.blocked {
-				p.c.write(&wire.ConnectionBlocked{Reason: []byte("low on disk")})
+				p.c.write(&wire.ConnectionBlocked{Reason: []byte(reason)})
 			}
 		}
 		if !p.c.pause(retryEvery) {
@@ -206,7 +224,19 @@ func (p *publisher) commit(g *gathering, wait logstore.Durability) error {
 	}
 }
 
-// retryEvery is how often what the disk has no room for is tried again.
+// wait notes whether what is being committed waits for a majority, and tells those who wait for it to be committed.
+func (p *publisher) wait(reason string, err error) {
+	if reason == "" || !is[*logstore.UnavailableError](err) {
+		err = nil
+	}
+	p.mu.Lock()
+	if p.stuck = err; err != nil {
+		p.idle.Broadcast()
+	}
+	p.mu.Unlock()
+}
+
+// retryEvery is how often what the disk has no room for, or no majority takes, is tried again.
 const retryEvery = 100 * time.Millisecond
 
 // pause waits, and reports false if the connection ends meanwhile.
@@ -217,6 +247,16 @@ func (c *connection) pause(d time.Duration) bool {
 	case <-t.C:
 		return true
 	case <-c.gone:
+		return false
+	}
+}
+
+// isGone reports whether nothing is worth waiting for any more.
+func (c *connection) isGone() bool {
+	select {
+	case <-c.gone:
+		return true
+	default:
 		return false
 	}
 }
@@ -242,10 +282,15 @@ func (c *connection) confirm(dues []due, safe bool) {
 	}
 }
 
-// flush waits until everything that was published is committed, confirmed if it is to be, and readable.
+// flush waits until everything that was published is committed, confirmed if it is to be, and readable. It does not wait for a majority of the cluster, though
+// what was published does.
 func (p *publisher) flush() error {
 	p.mu.Lock()
 	for p.running && p.err == nil && (p.filling.count > 0 || p.spare == nil) {
+		if p.stuck != nil {
+			defer p.mu.Unlock()
+			return p.stuck
+		}
 		p.idle.Wait()
 	}
 	err, relaxed := p.err, p.relaxed

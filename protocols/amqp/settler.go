@@ -156,7 +156,7 @@ func (s *settler) run() {
 	}
 }
 
-// settle ends the leases of one batch. On a full disk it tries again: what ends leases makes room sooner or later.
+// settle ends the leases of one batch. On a full disk it tries again: what ends leases makes room sooner or later. So it does without a majority of the cluster.
 func (s *settler) settle(b *batch, leases []queue.Lease) error {
 	ctx, counts := context.Background(), &s.c.s.counts
 	for {
@@ -186,23 +186,28 @@ func (s *settler) settle(b *batch, leases []queue.Lease) error {
 			}
 			return nil
 		}
-		if !is[*logstore.DiskFullError](err) || !s.c.pause(retryEvery) {
+		if !is[*logstore.DiskFullError](err) && !is[*logstore.UnavailableError](err) || !s.c.pause(retryEvery) {
 			return err
 		}
 	}
 }
 
-// flush waits until everything that was handed in has its place in the order.
+// flush waits until everything that was handed in has its place in the order. Without a majority of the cluster it does not wait; what was handed in is settled
+// later.
 func (s *settler) flush() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for s.err == nil && s.pending > 0 {
-		s.idle.Wait()
+		if err := s.c.s.o.Store.Available(); err != nil {
+			return err
+		}
+		waitFor(&s.idle, retryEvery)
 	}
 	return s.err
 }
 
-// finish settles what waits and ends the goroutine. If the connection is cut off, it does not wait for room on the disk: what is not settled goes back to its queue.
+// finish settles what waits and ends the goroutine. If the connection is cut off, it does not wait for room on the disk or for a majority of the cluster: what is
+// not settled goes back to its queue.
 func (s *settler) finish() {
 	s.mu.Lock()
 	if !s.running {
@@ -212,5 +217,8 @@ func (s *settler) finish() {
 	s.stopping = true
 	s.mu.Unlock()
 	s.work.Signal()
-	<-s.done
+	select {
+	case <-s.done:
+	case <-s.c.waits.Done(): // what it is at it ends alone
+	}
 }

@@ -58,7 +58,7 @@ func BenchmarkConsumeAndSettle(b *testing.B) {
 	b.SetBytes(1024)
 	b.ReportAllocs()
 	b.ResetTimer()
-	c, err := q.Consume(Subscription{Holder: h, Sink: sink})
+	c, err := q.Consume(context.Background(), Subscription{Holder: h, Sink: sink})
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -117,4 +117,38 @@ func (s *countingSink) Deliver(ds []Delivery) int {
 	}
 	s.leases <- ls
 	return len(ds)
+}
+
+// BenchmarkConsumeAndCancel is what a client's coming and going costs.
+func BenchmarkConsumeAndCancel(b *testing.B) {
+	ctx := context.Background()
+	store, err := logstore.Open(logstore.Options{Dir: b.TempDir()})
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer store.Close() //nolint:errcheck // the benchmark is over
+	id := byte(0)
+	topics := topic.Open(topic.Options{Store: store, Now: time.Now, NewID: func() topic.ID { id++; return topic.ID{id} }})
+	v, err := Open(ctx, Options{Store: store, Topics: topics, Node: "n", Now: time.Now, After: time.After, Go: func(f func()) { go f() }})
+	if err != nil {
+		b.Fatal(err)
+	}
+	if _, err := v.Declare(ctx, Declaration{Namespace: "/", Name: "q", Durable: true}); err != nil {
+		b.Fatal(err)
+	}
+	q, err := v.Find("/", "q", "")
+	if err != nil {
+		b.Fatal(err)
+	}
+	h := v.NewHolder("h", nil)
+	b.ReportAllocs()
+	for b.Loop() {
+		c, err := q.Consume(ctx, Subscription{Holder: h, Sink: &countingSink{}})
+		if err != nil {
+			b.Fatal(err)
+		}
+		if err := c.Cancel(ctx); err != nil {
+			b.Fatal(err)
+		}
+	}
 }

@@ -53,7 +53,7 @@ type Holder struct {
 	// expired is told which queue's consumer timeout one of its messages outlived, after that message went back; nil: nobody is told.
 	expired func(q *Queue, c *Consumer)
 
-	acting sync.Mutex // one settlement at a time
+	acting turn // one settlement at a time
 	w      entryWriter
 	mover  mover
 
@@ -65,7 +65,7 @@ type Holder struct {
 // NewHolder returns a holder with nothing. The name stands in its claims, for people to read. expired is called, without any lock, when a message was held longer than its
 // queue's consumer timeout and has gone back to the queue; c is the consumer that had it, nil if it came from Get.
 func (v *View) NewHolder(name string, expired func(q *Queue, c *Consumer)) *Holder {
-	h := &Holder{v: v, name: name, suffix: suffix(name, v.node, v.epoch), expired: expired, claims: map[*claim]struct{}{}}
+	h := &Holder{v: v, name: name, suffix: suffix(name, v.stamp), expired: expired, acting: newTurn(), claims: map[*claim]struct{}{}}
 	v.mu.Lock()
 	v.holders[h] = struct{}{}
 	v.mu.Unlock()

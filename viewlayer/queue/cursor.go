@@ -9,10 +9,14 @@ import (
 )
 
 const (
-	cursorPrefix = "q/"
-	epochPrefix  = "e/"
-	closedPrefix = "c/"
-	doubtPrefix  = "d/"
+	cursorPrefix    = "q/"
+	epochPrefix     = "e/"
+	closedPrefix    = "c/"
+	doubtPrefix     = "d/"
+	boundPrefix     = "b/"
+	consumerPrefix  = "u/"
+	latestPrefix    = "n/"
+	exclusivePrefix = "x/"
 )
 
 // cursor is how far the messages of one partition have been taken, as last read. It is only a guess until a transaction with its condition goes through.

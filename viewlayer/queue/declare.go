@@ -91,12 +91,32 @@ func (v *View) create(ctx context.Context, d Declaration) (*topic.Topic, error) 
 		s.Arguments = d.Arguments.Bytes()
 	}
 	t, err := v.topics.Create(ctx, s)
-	if err == nil && d.Exclusive {
+	var outcome *logstore.UnknownOutcomeError
+	switch {
+	case err == nil && d.Exclusive:
 		v.mu.Lock()
 		v.owned[d.Owner] = append(v.owned[d.Owner], t)
 		v.mu.Unlock()
+	case errors.As(err, &outcome) && d.Exclusive:
+		v.lookForOrphan(d)
 	}
 	return t, err
+}
+
+// orphanSweeps is how many sweeps look for a queue that may have been made without anyone knowing: far longer than a transaction is on its way.
+const orphanSweeps = 600
+
+// lookForOrphan has an exclusive queue deleted that its connection does not know of, should it appear.
+func (v *View) lookForOrphan(d Declaration) {
+	looked := 0
+	v.later(func(ctx context.Context) (bool, error) {
+		looked++
+		t, err := v.topics.Find(d.Namespace, d.Name)
+		if err != nil || t.Owner != d.Owner {
+			return looked >= orphanSweeps, nil
+		}
+		return true, v.deleteTopic(ctx, t)
+	})
 }
 
 // matches returns an *InequivalentError unless the topic is what the declaration says.
@@ -153,8 +173,11 @@ func (v *View) Purge(ctx context.Context, namespace, name, owner string) (int64,
 }
 
 func (q *Queue) purge(ctx context.Context) (int64, error) {
-	q = q.lock()
-	defer q.taking.Unlock()
+	q, err := q.lock(ctx)
+	if err != nil {
+		return 0, err
+	}
+	defer q.taking.pass()
 	q.taker.ahead = q.taker.ahead[:0]
 	n := int64(0)
 	for part := range q.parts {
@@ -187,7 +210,7 @@ func (q *Queue) purgePart(ctx context.Context, part int) (int64, error) {
 // purgeFresh deletes what lies behind the cursor.
 func (q *Queue) purgeFresh(ctx context.Context, part int) (int64, error) {
 	p, s := &q.parts[part], q.v.store
-	if err := p.cursor.read(s); err != nil {
+	if err := q.load(part); err != nil {
 		return 0, err
 	}
 	_, next, err := s.Bounds(p.shard)
@@ -204,7 +227,7 @@ func (q *Queue) purgeFresh(ctx context.Context, part int) (int64, error) {
 	if p.cursor.at < next && !q.retains() {
 		txn.Do = append(txn.Do, logstore.Delete(p.shard, logstore.Range{From: p.cursor.at, To: next}))
 	}
-	if _, err := s.Commit(ctx, txn); err != nil {
+	if _, err := q.v.commit(ctx, txn); err != nil {
 		return 0, err
 	}
 	p.cursor, p.read, p.from = moved, true, moved.at
@@ -216,7 +239,7 @@ func (q *Queue) purgeReturned(ctx context.Context, part int) (n int64, err error
 	q.mu.Lock()
 	rs := q.returned[part].drop()
 	q.mu.Unlock()
-	for len(rs) > 0 {
+	for rs = q.v.alive(rs); len(rs) > 0; rs = q.v.alive(rs) {
 		records, k, err := q.purgeRecords(ctx, part, rs)
 		var conflict *logstore.ConflictError
 		if errors.As(err, &conflict) && conflict.Condition < len(rs) {
@@ -256,7 +279,7 @@ func (q *Queue) purgeRecords(ctx context.Context, part int, rs []*returnedRecord
 	if !q.retains() {
 		txn.Do = append(txn.Do, logstore.Delete(shard, mergeRanges(ranges)...))
 	}
-	_, err = s.Commit(ctx, txn)
+	_, err = q.v.commit(ctx, txn)
 	return records, n, err
 }
 
@@ -274,22 +297,31 @@ func (v *View) Delete(ctx context.Context, namespace, name, owner string, ifUnus
 	if err != nil {
 		return 0, err
 	}
-	if ifUnused && q.Consumers() > 0 {
-		return 0, &InUseError{namespace, name}
+	for {
+		var only []logstore.Condition
+		if ifUnused {
+			none, _ := v.noneCame(q.t.ID)
+			only = append(only, none)
+			if q.Consumers() > 0 {
+				return 0, &InUseError{namespace, name}
+			}
+		}
+		ready, err := q.Ready()
+		if err != nil {
+			return 0, err
+		}
+		if ifEmpty && ready > 0 {
+			return 0, &NotEmptyError{namespace, name}
+		}
+		if err := v.deleteTopic(ctx, q.t, only...); !errors.Is(err, logstore.ErrConflict) {
+			return ready, err
+		}
 	}
-	ready, err := q.Ready()
-	if err != nil {
-		return 0, err
-	}
-	if ifEmpty && ready > 0 {
-		return 0, &NotEmptyError{namespace, name}
-	}
-	return ready, v.deleteTopic(ctx, q.t)
 }
 
-// deleteTopic deletes a queue's topic, unless that has happened already.
-func (v *View) deleteTopic(ctx context.Context, t *topic.Topic) error {
-	err := v.topics.Delete(ctx, t)
+// deleteTopic deletes a queue's topic, unless that has happened already. It returns an error that matches logstore.ErrConflict if a condition does not hold.
+func (v *View) deleteTopic(ctx context.Context, t *topic.Topic, only ...logstore.Condition) error {
+	err := v.topics.Delete(ctx, t, only...)
 	var unknown *topic.UnknownError
 	if errors.As(err, &unknown) {
 		return nil
@@ -297,7 +329,8 @@ func (v *View) deleteTopic(ctx context.Context, t *topic.Topic) error {
 	return err
 }
 
-// OwnerGone deletes the exclusive queues of a connection that has ended. Connections' names are not used again.
+// OwnerGone deletes the exclusive queues of a connection that has ended. Connections' names are not used again. What cannot be deleted now, as the error says,
+// the sweep deletes.
 func (v *View) OwnerGone(ctx context.Context, owner string) error {
 	v.mu.Lock()
 	ts := v.owned[owner]
@@ -305,24 +338,25 @@ func (v *View) OwnerGone(ctx context.Context, owner string) error {
 	v.mu.Unlock()
 	var err error
 	for _, t := range ts {
-		err = errors.Join(err, v.deleteTopic(ctx, t))
+		if failed := v.deleteTopic(ctx, t); failed != nil {
+			err = errors.Join(err, failed)
+			v.later(func(ctx context.Context) (bool, error) { return true, v.deleteTopic(ctx, t) })
+		}
 	}
 	return err
 }
 
-// Deleting implements topic.Dependent: the cursors go with the topic, and so do its index records, as far as this node knows them.
-func (v *View) Deleting(t *topic.Topic) []logstore.Op {
-	ops := make([]logstore.Op, 0, len(t.Shards)+1)
-	for i := range t.Shards {
-		ops = append(ops, logstore.Remove(newCursor(t.ID, i).key), logstore.Remove(doubtKey(t.ID, i)))
-	}
-	return ops
-}
-
 // Deleted implements topic.Dependent: consumers are told.
 func (v *View) Deleted(t *topic.Topic) {
+	if q, records := v.dismiss(t); q != nil {
+		v.forget(q, records)
+	}
+}
+
+// dismiss tells the consumers of a queue that was deleted, and lets go of it. It returns the Queue if there was one, and the records of what had come back to it.
+func (v *View) dismiss(t *topic.Topic) (q *Queue, records []logstore.Range) {
 	v.mu.Lock()
-	q := v.queues[t.ID]
+	q = v.queues[t.ID]
 	delete(v.queues, t.ID)
 	if mine := v.owned[t.Owner]; t.Owner != "" && len(mine) > 0 {
 		if mine = slices.DeleteFunc(mine, func(o *topic.Topic) bool { return o.ID == t.ID }); len(mine) == 0 {
@@ -333,13 +367,12 @@ func (v *View) Deleted(t *topic.Topic) {
 	}
 	v.mu.Unlock()
 	if q == nil {
-		return
+		return nil, nil
 	}
 	q.mu.Lock()
 	q.gone = true
 	consumers := q.consumers
 	q.consumers = nil
-	var records []logstore.Range
 	for i := range q.returned {
 		for _, r := range q.returned[i].drop() {
 			records = append(records, one(r.rec))
@@ -350,7 +383,7 @@ func (v *View) Deleted(t *topic.Topic) {
 	for _, c := range consumers {
 		c.sub.Sink.Cancelled("the queue was deleted")
 	}
-	v.forget(q, records)
+	return q, records
 }
 
 // forget takes the index records of a deleted queue away. They mean nothing any more; a crash before that leaves them to the next start.
@@ -374,8 +407,10 @@ func (v *View) forget(q *Queue, records []logstore.Range) {
 
 // leave ends the holder's claims on a queue that was deleted.
 func (h *Holder) leave(ctx context.Context, q *Queue) error {
-	h.acting.Lock()
-	defer h.acting.Unlock()
+	if err := h.acting.take(ctx, h.v); err != nil {
+		return err
+	}
+	defer h.acting.pass()
 	var of []*claim
 	for _, c := range h.all() {
 		if c.q == q {

@@ -108,15 +108,15 @@ func TestExclusiveConsumerIsAlone(t *testing.T) {
 	s := newStand(t)
 	s.declare("q")
 	q, h, ctx := s.find("q"), s.holder("h"), context.Background()
-	only, err := q.Consume(Subscription{Holder: h, Sink: newSink(1), Exclusive: true})
+	only, err := q.Consume(context.Background(), Subscription{Holder: h, Sink: newSink(1), Exclusive: true})
 	s.check(err)
-	if _, err := q.Consume(Subscription{Holder: h, Sink: newSink(1)}); !is[*ExclusiveError](err) {
+	if _, err := q.Consume(context.Background(), Subscription{Holder: h, Sink: newSink(1)}); !is[*ExclusiveError](err) {
 		t.Errorf("a second consumer: %v", err)
 	}
 	s.check(only.Cancel(ctx))
-	_, err = q.Consume(Subscription{Holder: h, Sink: newSink(1)})
+	_, err = q.Consume(context.Background(), Subscription{Holder: h, Sink: newSink(1)})
 	s.check(err)
-	if _, err := q.Consume(Subscription{Holder: h, Sink: newSink(1), Exclusive: true}); !is[*ExclusiveError](err) {
+	if _, err := q.Consume(context.Background(), Subscription{Holder: h, Sink: newSink(1), Exclusive: true}); !is[*ExclusiveError](err) {
 		t.Errorf("exclusive beside another: %v", err)
 	}
 }
@@ -164,5 +164,69 @@ func TestWhatMayHaveBeenOutIsRedelivered(t *testing.T) {
 	s.store.Scan(doubtPrefix, func(string, []byte) bool { left++; return true })
 	if left != 0 {
 		t.Errorf("%d notes of doubt are left when nothing is in doubt", left)
+	}
+}
+
+// A process that is alone with the log takes away what earlier ones left, whatever the node was called, but for the messages of durable queues.
+func TestAStartTakesAwayWhatWentWithTheLastProcess(t *testing.T) {
+	t.Parallel()
+	s := newStand(t)
+	ctx := context.Background()
+	for _, d := range []Declaration{
+		{Name: "transient"}, {Name: "exclusive", Durable: true, Exclusive: true, Owner: "c"}, {Name: "auto", Durable: true, AutoDelete: true}, {Name: "durable", Durable: true},
+	} {
+		d.Namespace = "/"
+		_, err := s.v.Declare(ctx, d)
+		s.check(err)
+	}
+	s.publish("auto", "x")
+	full := newSink(1)
+	full.out = 1
+	for _, q := range []string{"auto", "durable"} {
+		_, err := s.find(q).Consume(ctx, Subscription{Holder: s.holder("h"), Sink: full, Exclusive: true})
+		s.check(err)
+	}
+	_, v := s.open("another name")
+	for name, stays := range map[string]bool{"transient": false, "exclusive": false, "auto": true, "durable": true} {
+		q, err := v.Find("/", name, "c")
+		if (err == nil) != stays {
+			t.Errorf("queue %s: %v", name, err)
+		}
+		if err == nil && q.Consumers() != 0 {
+			t.Errorf("queue %s has %d consumers of the last process", name, q.Consumers())
+		}
+	}
+	q := findIn(t, v, "auto")
+	if n, err := q.Ready(); n != 1 || err != nil {
+		t.Errorf("%d messages are left, %v", n, err)
+	}
+	c, err := q.Consume(ctx, Subscription{Holder: v.NewHolder("h", nil), Sink: full, Exclusive: true})
+	s.check(err)
+	s.check(c.Cancel(ctx))
+	if _, err := v.Find("/", "auto", ""); !is[*topic.UnknownError](err) {
+		t.Errorf("the last consumer left the queue there: %v", err)
+	}
+}
+
+// What comes and goes leaves no keys.
+func TestConsumersLeaveNoKeys(t *testing.T) {
+	t.Parallel()
+	s := newStand(t)
+	s.declare("q")
+	count := func() (n int) {
+		s.store.Scan("", func(string, []byte) bool { n++; return true })
+		return n
+	}
+	ctx := context.Background()
+	for i := range 3 {
+		before := count()
+		for _, exclusive := range []bool{false, true} {
+			c, err := s.find("q").Consume(ctx, Subscription{Holder: s.holder("h"), Sink: newSink(0), Exclusive: exclusive})
+			s.check(err)
+			s.check(c.Cancel(ctx))
+		}
+		if after := count(); i > 0 && after != before {
+			t.Errorf("%d keys have become %d", before, after)
+		}
 	}
 }

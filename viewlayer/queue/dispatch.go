@@ -3,6 +3,7 @@ package queue
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"polylog/logstore"
@@ -34,6 +35,9 @@ type Subscription struct {
 type Consumer struct {
 	q   *Queue
 	sub Subscription
+	reg registration
+	// leaving says that it was cancelled. Queue.mu guards it.
+	leaving bool
 }
 
 // Queue returns the consumer's queue.
@@ -42,25 +46,28 @@ func (c *Consumer) Queue() *Queue { return c.q }
 // Wake tells that the consumer's credit or room has grown.
 func (c *Consumer) Wake() { c.q.nudge() }
 
-// Consume adds a consumer, to which messages may be delivered before it returns. It returns an *ExclusiveError, *ArgumentError or *GoneError.
-func (q *Queue) Consume(s Subscription) (*Consumer, error) {
+// Consume adds a consumer, to which messages may be delivered before it returns. It returns an *ExclusiveError, *ArgumentError or *GoneError, or the store's error.
+func (q *Queue) Consume(ctx context.Context, s Subscription) (*Consumer, error) {
 	if err := checkConsumerArguments(q.t.Name, s.Arguments); err != nil {
 		return nil, err
 	}
-	q = q.lock()
-	defer q.taking.Unlock()
-	c := &Consumer{q, s}
+	reg, err := q.v.register(ctx, q.t, s.Exclusive)
+	if err != nil {
+		return nil, err
+	}
+	c := &Consumer{sub: s, reg: reg}
 	q.mu.Lock()
+	for q.retired {
+		q.mu.Unlock()
+		q = q.successor()
+		q.mu.Lock()
+	}
 	if q.gone {
 		q.mu.Unlock()
-		return nil, &GoneError{q.t.Namespace, q.t.Name}
+		return nil, errors.Join(&GoneError{q.t.Namespace, q.t.Name}, q.v.leave(ctx, reg))
 	}
-	if len(q.consumers) > 0 && (s.Exclusive || q.consumers[0].sub.Exclusive) {
-		q.mu.Unlock()
-		return nil, &ExclusiveError{q.t.Namespace, q.t.Name}
-	}
-	q.consumers = append(q.consumers, c)
-	q.had = true
+	c.q = q
+	q.consumers = append(q.consumers[:len(q.consumers):len(q.consumers)], c)
 	start := !q.running
 	q.running = true
 	q.mu.Unlock()
@@ -71,29 +78,30 @@ func (q *Queue) Consume(s Subscription) (*Consumer, error) {
 	return c, nil
 }
 
-// Cancel takes the consumer away. When it returns, nothing more is delivered to it; what it holds stays its holder's. An auto-delete queue goes with its last
-// consumer. It waits for a delivery that is under way, so whoever calls it holds no lock that the sink needs.
+// Cancel takes the consumer away. When it returns nil, nothing more is delivered to it; what it holds stays its holder's. An auto-delete queue goes with its last
+// consumer. It waits for a delivery that is under way, so whoever calls it holds no lock that the sink needs. After an error, which is usually the store's
+// *logstore.UnavailableError, one more delivery may come, and the sweep does what is left to do.
 func (c *Consumer) Cancel(ctx context.Context) error {
 	q := c.q
-	q.taking.Lock()
 	q.mu.Lock()
-	for i := range q.consumers {
-		if q.consumers[i] == c {
-			q.consumers = without(q.consumers, i)
-			break
-		}
+	first := !c.leaving
+	c.leaving = true
+	if i := slices.Index(q.consumers, c); i >= 0 {
+		q.consumers = without(q.consumers, i)
 	}
-	last := len(q.consumers) == 0 && !q.gone
 	q.mu.Unlock()
-	q.taking.Unlock()
-	q.nudge()
-	if last && q.t.AutoDelete {
-		return q.v.deleteTopic(ctx, q.t)
+	err := q.taking.take(ctx, q.v)
+	if err == nil {
+		q.taking.pass()
 	}
-	return nil
+	q.nudge()
+	if first {
+		err = errors.Join(err, q.v.leave(ctx, c.reg))
+	}
+	return err
 }
 
-// fullRetry is how long consumers wait when a claim cannot be written, which a full disk is the usual reason for.
+// fullRetry is how long consumers wait when a claim cannot be written: the disk is full, or no majority of the cluster is in reach.
 const fullRetry = 200 * time.Millisecond
 
 // serve is the dispatching goroutine: it hands messages to consumers with credit for as long as there are consumers.
@@ -107,11 +115,13 @@ func (q *Queue) serve() {
 			cancel()
 		}
 	}()
+	failing := false
 	for {
 		n, err := q.dispatch()
 		var gone *GoneError
 		switch {
 		case err == nil:
+			failing = false
 		case errors.As(err, &gone):
 			q.stop()
 			q.v.Deleted(q.t) // whoever deleted it, here or elsewhere
@@ -120,7 +130,10 @@ func (q *Queue) serve() {
 			q.stop()
 			return
 		default:
-			q.v.logf("queue '%s' in vhost '%s' cannot deliver, trying again: %v", q.t.Name, q.t.Namespace, err)
+			if !failing {
+				q.v.logf("queue '%s' in vhost '%s' cannot deliver, trying again: %v", q.t.Name, q.t.Namespace, err)
+			}
+			failing = true
 			<-q.v.after(fullRetry)
 			continue
 		}
@@ -147,8 +160,10 @@ func (q *Queue) stop() {
 
 // dispatch hands out what there is to those who have credit, once, and returns how many messages that was.
 func (q *Queue) dispatch() (int, error) {
-	q.taking.Lock()
-	defer q.taking.Unlock()
+	if err := q.taking.take(context.Background(), q.v); err != nil {
+		return 0, err
+	}
+	defer q.taking.pass()
 	some, err := q.hasSome()
 	if err != nil || !some {
 		return 0, err

@@ -281,7 +281,7 @@ func (s *sink) take() []got {
 
 func (s *stand) consume(queue string, h *Holder, to *sink, noAck bool) *Consumer {
 	s.t.Helper()
-	c, err := s.find(queue).Consume(Subscription{Holder: h, Sink: to, NoAck: noAck})
+	c, err := s.find(queue).Consume(context.Background(), Subscription{Holder: h, Sink: to, NoAck: noAck})
 	s.check(err)
 	return c
 }
@@ -313,8 +313,9 @@ func table(pairs ...any) message.Table {
 // takeSome takes up to n messages in one go, as a consumer with that much credit does; it may be fewer than there are.
 func (s *stand) takeSome(queue string, h *Holder, n int) []got {
 	s.t.Helper()
-	q := s.find(queue).lock()
-	defer q.taking.Unlock()
+	q, err := s.find(queue).lock(context.Background())
+	s.check(err)
+	defer q.taking.pass()
 	to := newSink(n)
 	q.taker.grants = q.taker.grants[:0]
 	q.taker.grant(h, nil, to, false, to.Reserve(n))

@@ -1,6 +1,7 @@
 package queue
 
 import (
+	"bytes"
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
@@ -34,7 +35,8 @@ const (
 //	        "holder":…, "node":…, "epoch":n, "time":Unix ms}
 //
 // A range is [first,count], or [first,count,acquired,failed] when the messages have come back before: acquired times in all, failed times by a rejection or a lost
-// client. Offsets of a range that are deleted do not count. "returned" has no holder, node or epoch.
+// client. Offsets of a range that are deleted do not count. "returned" has no holder; its node and epoch are those of who
+// returned the messages.
 type entry struct {
 	Kind      string    `json:"kind"`
 	Namespace string    `json:"namespace"`
@@ -97,6 +99,7 @@ func (w *entryWriter) claim(q *Queue, part int, spans []span, h *Holder, at int6
 // returned adds a record of messages that have come back.
 func (w *entryWriter) returned(q *Queue, part int, spans []span, at int64) {
 	w.buf = w.open(kindReturned, q, part, spans)
+	w.buf = append(w.buf, q.v.stamp...)
 	w.close(q, at)
 }
 
@@ -126,11 +129,46 @@ func (w *entryWriter) open(kind string, q *Queue, part int, spans []span) []byte
 }
 
 func (w *entryWriter) close(q *Queue, at int64) {
-	w.buf = append(w.buf, `,"time":`...)
+	w.buf = append(w.buf, timeField...)
 	w.buf = strconv.AppendInt(w.buf, at, 10)
 	w.buf = append(w.buf, '}')
 	w.b.Append(at, q.indexKey, w.buf, nil)
 }
+
+// timeField follows the node and epoch of a record.
+const timeField = `,"time":`
+
+// originOf reads the node and epoch of an index record, and nothing else of it if it can.
+func originOf(value []byte) (o origin, ok bool) {
+	if o, ok = plainOrigin(value); ok {
+		return o, true
+	}
+	e, _, _, err := parseEntry(value)
+	return origin{e.Node, e.Epoch}, err == nil
+}
+
+func plainOrigin(value []byte) (o origin, ok bool) {
+	at := bytes.LastIndex(value, nodeField)
+	if at < 0 {
+		return o, false
+	}
+	rest := value[at+len(nodeField):]
+	end := bytes.Index(rest, epochField)
+	stop := bytes.LastIndex(rest, []byte(timeField))
+	if end < 2 || stop < end+len(epochField) || rest[0] != '"' || bytes.IndexByte(rest[1:end-1], '\\') >= 0 {
+		return o, false
+	}
+	epoch, err := strconv.ParseUint(string(rest[end+len(epochField):stop]), 10, 64)
+	return origin{string(rest[1 : end-1]), epoch}, err == nil
+}
+
+var (
+	nodeField  = []byte(`,"node":`)
+	epochField = []byte(`,"epoch":`)
+)
+
+// returnedMark begins the value of a record of messages that have come back, and of no other.
+var returnedMark = []byte(`{"kind":"` + kindReturned + `"`)
 
 // op returns the append of what was gathered.
 func (w *entryWriter) op(index logstore.Shard) (logstore.Op, error) {
@@ -153,11 +191,13 @@ func infix(t *topic.Topic) []byte {
 }
 
 // suffix is the constant part of a holder's claims.
-func suffix(holder, node string, epoch uint64) []byte {
-	b := append([]byte(nil), `,"holder":`...)
-	b = appendJSON(b, holder)
-	b = append(b, `,"node":`...)
-	b = appendJSON(b, node)
+func suffix(holder string, stamp []byte) []byte {
+	return append(appendJSON([]byte(`,"holder":`), holder), stamp...)
+}
+
+// stamp says which node's, in which epoch, a record is. A queue or holder cannot have a name that looks like it: quotes in names are escaped.
+func stamp(node string, epoch uint64) []byte {
+	b := appendJSON([]byte(`,"node":`), node)
 	b = append(b, `,"epoch":`...)
 	return strconv.AppendUint(b, epoch, 10)
 }

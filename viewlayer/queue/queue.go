@@ -1,7 +1,9 @@
 package queue
 
 import (
+	"context"
 	"errors"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -31,11 +33,11 @@ type Queue struct {
 	out atomic.Int64 // messages claimed and not settled, on this node
 
 	// taking is held by who takes messages on this node, so that takers of one node do not run into each other's conflicts. It guards parts and taker.
-	taking sync.Mutex
+	taking turn
 	parts  []partition
 	taker  taker
 	turn   int // the consumer, and the partition, to begin with
-	// retired says that the view has forgotten this Queue, since nothing was going on in it; another one may be in its place.
+	// retired says that the view has forgotten this Queue, since nothing was going on in it; another one may be in its place. It changes with mu held too.
 	retired bool
 
 	mu        sync.Mutex // after taking; held for a few instructions
@@ -43,7 +45,6 @@ type Queue struct {
 	returned  []returnedSet // for each partition
 	gone      bool
 	running   bool // a goroutine serves the consumers
-	had       bool // it had a consumer once
 
 	wake chan struct{} // holds one token: there may be something to do for the consumers
 }
@@ -74,7 +75,7 @@ func newQueue(v *View, t *topic.Topic) (*Queue, error) {
 	}
 	q := &Queue{
 		v: v, t: t, rules: r, infix: infix(t), indexKey: indexKey(t), parts: make([]partition, len(t.Shards)), returned: make([]returnedSet, len(t.Shards)),
-		wake: make(chan struct{}, 1),
+		taking: newTurn(), wake: make(chan struct{}, 1),
 	}
 	for i, sh := range t.Shards {
 		doubt, err := v.readDoubt(t.ID, i)
@@ -104,8 +105,11 @@ func (q *Queue) nudge() {
 
 // Ready returns how many messages wait: neither settled nor out.
 func (q *Queue) Ready() (int64, error) {
-	q = q.lock()
-	defer q.taking.Unlock()
+	q, err := q.lock(context.Background())
+	if err != nil {
+		return 0, err
+	}
+	defer q.taking.pass()
 	return q.ready()
 }
 
@@ -113,13 +117,12 @@ func (q *Queue) ready() (n int64, err error) {
 	for i := range q.parts {
 		p := &q.parts[i]
 		var live int64
-		if q.retains() {
-			if err = p.cursor.read(q.v.store); err == nil {
-				live, err = q.v.store.LiveBetween(p.shard, p.cursor.at, maxOffset)
+		if q.counts() {
+			cursor := p.cursor // that of the partition goes with what was read behind it
+			if err = cursor.read(q.v.store); err == nil {
+				live, err = q.v.store.LiveBetween(p.shard, cursor.at, maxOffset)
 			}
-			q.mu.Lock()
-			live += q.returned[i].size()
-			q.mu.Unlock()
+			live += q.countReturned(i)
 		} else {
 			live, err = q.v.store.Live(p.shard)
 		}
@@ -128,10 +131,41 @@ func (q *Queue) ready() (n int64, err error) {
 		}
 		n += live
 	}
-	if !q.retains() {
+	if !q.counts() {
 		n -= q.out.Load()
 	}
 	return max(n, 0), nil
+}
+
+// counts reports whether what waits is what lies behind the cursor and what has come back. Else it is what is there and not out, which is cheaper to know, when
+// all that is out is out on this node and nothing that was settled stays.
+func (q *Queue) counts() bool { return q.retains() || q.v.shared }
+
+// countedExactly bounds the returned records whose messages are looked for one by one.
+const countedExactly = 1000
+
+// countReturned returns how many messages have come back to a partition and wait. When they are very many, some may be counted that are gone: another node took
+// them a moment ago, or they had been settled when the claim came back.
+func (q *Queue) countReturned(part int) (n int64) {
+	q.mu.Lock()
+	set := &q.returned[part]
+	if n = set.size(); !q.v.shared || len(set.heap) == 0 || len(set.heap) > countedExactly {
+		q.mu.Unlock()
+		return n
+	}
+	rs := slices.Clone(set.heap)
+	q.mu.Unlock()
+	n = 0
+	for _, r := range q.v.alive(rs) {
+		for _, sp := range r.spans {
+			live, err := q.v.store.LiveBetween(q.parts[part].shard, sp.first, sp.end)
+			if err != nil {
+				return 0 // the queue is gone
+			}
+			n += live
+		}
+	}
+	return n
 }
 
 const maxOffset = 1<<63 - 1
@@ -145,25 +179,28 @@ func (q *Queue) goneOr(err error) error {
 	return err
 }
 
-// Consumers returns how many consumers this node has.
-func (q *Queue) Consumers() int64 {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	return int64(len(q.consumers))
-}
+// Consumers returns how many consumers the queue has, on all nodes.
+func (q *Queue) Consumers() int64 { return q.v.countConsumers(q.t.ID) }
 
 // lock locks the taking lock of the Queue that is in this one's place, and returns that.
-func (q *Queue) lock() *Queue {
+func (q *Queue) lock(ctx context.Context) (*Queue, error) {
 	for {
-		q.taking.Lock()
+		if err := q.taking.take(ctx, q.v); err != nil {
+			return nil, err
+		}
 		if !q.retired {
-			return q
+			return q, nil
 		}
-		q.taking.Unlock()
-		now, err := q.v.queue(q.t)
-		if err != nil {
-			panic("a queue's declaration became wrong: " + err.Error()) // it was right before, and never changes
-		}
-		q = now
+		q.taking.pass()
+		q = q.successor()
 	}
+}
+
+// successor returns the Queue that is in the place of one that is retired.
+func (q *Queue) successor() *Queue {
+	now, err := q.v.queue(q.t)
+	if err != nil {
+		panic("a queue's declaration became wrong: " + err.Error()) // it was right before, and never changes
+	}
+	return now
 }

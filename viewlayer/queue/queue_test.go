@@ -192,7 +192,7 @@ func TestEveryMessageIsSettledOnce(t *testing.T) {
 				return
 			}
 			to := newSink(20)
-			c, err := findIn(t, v, "q").Consume(Subscription{Holder: h, Sink: to})
+			c, err := findIn(t, v, "q").Consume(context.Background(), Subscription{Holder: h, Sink: to})
 			if err != nil {
 				t.Error(err)
 				return
@@ -333,7 +333,7 @@ func TestNothingIsClaimedWithoutCredit(t *testing.T) {
 		t.Fatalf("claimed without credit: %+v", es)
 	}
 	closing := &closingSink{reserved: make(chan struct{}, 1)}
-	if _, err := s.find("q").Consume(Subscription{Holder: s.holder("closing"), Sink: closing}); err != nil {
+	if _, err := s.find("q").Consume(context.Background(), Subscription{Holder: s.holder("closing"), Sink: closing}); err != nil {
 		t.Fatal(err)
 	}
 	<-closing.reserved

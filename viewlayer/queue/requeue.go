@@ -38,10 +38,12 @@ func (w Why) counters(acquired, failed uint32) (uint32, uint32) {
 
 // Requeue ends the leases and makes their messages available again, with their counters raised as why says, at the place that the queue's rules name. A message that
 // has failed more often than its queue's delivery limit is dropped. Whatever brings a message back, it comes back by this function, or for the claims of earlier
-// processes by its like in sweep.go. Leases that are settled already, or were taken away, have no effect and are no error.
+// processes by its like in reap.go. Leases that are settled already, or were taken away, have no effect and are no error.
 func (h *Holder) Requeue(ctx context.Context, ls []Lease, why Why) error {
-	h.acting.Lock()
-	defer h.acting.Unlock()
+	if err := h.acting.take(ctx, h.v); err != nil {
+		return err
+	}
+	defer h.acting.pass()
 	return h.end(ctx, touch(ls), &settlement{requeue: true, why: why})
 }
 
@@ -50,9 +52,7 @@ func (h *Holder) Close(ctx context.Context, why Why) error {
 	h.mu.Lock()
 	h.closed = true
 	h.mu.Unlock()
-	h.acting.Lock()
-	defer h.acting.Unlock()
-	if err := h.end(ctx, touchAll(h.all()), &settlement{requeue: true, why: why}); err != nil {
+	if err := h.requeueAll(ctx, why); err != nil {
 		h.v.strand(h, why)
 		return err
 	}
@@ -60,6 +60,14 @@ func (h *Holder) Close(ctx context.Context, why Why) error {
 	delete(h.v.holders, h)
 	h.v.mu.Unlock()
 	return nil
+}
+
+func (h *Holder) requeueAll(ctx context.Context, why Why) error {
+	if err := h.acting.take(ctx, h.v); err != nil {
+		return err
+	}
+	defer h.acting.pass()
+	return h.end(ctx, touchAll(h.all()), &settlement{requeue: true, why: why})
 }
 
 // returnedSpansMax bounds the spans of one returned record: whoever takes some of them writes the rest anew.

@@ -15,16 +15,22 @@ type returnedRecord struct {
 // returnedSet is what has come back to a partition, the lowest offset first. Queue.mu guards it.
 type returnedSet struct {
 	heap returnedHeap
-	n    int64 // offsets in all spans
+	n    int64              // offsets in all spans
+	recs map[int64]struct{} // the records of the heap, so that none is in it twice
+	seen int                // place in the heap behind what some returned last
 }
 
 func (s *returnedSet) size() int64   { return s.n }
 func (s *returnedSet) isEmpty() bool { return len(s.heap) == 0 }
 
 func (s *returnedSet) add(r *returnedRecord) {
-	if len(r.spans) == 0 {
+	if _, there := s.recs[r.rec]; there || len(r.spans) == 0 {
 		return
 	}
+	if s.recs == nil {
+		s.recs = map[int64]struct{}{}
+	}
+	s.recs[r.rec] = struct{}{}
 	heap.Push(&s.heap, r)
 	s.n += size(r.spans)
 }
@@ -54,8 +60,40 @@ func (s *returnedSet) pick(n int64) (spans []span, from []*returnedRecord) {
 	}
 	for _, r := range from {
 		s.n -= size(r.spans)
+		delete(s.recs, r.rec)
+	}
+	if len(s.heap) == 0 {
+		s.recs = nil
 	}
 	return spans, from
+}
+
+// some returns up to n of the records, by turns.
+func (s *returnedSet) some(n int) (recs []int64) {
+	for range min(n, len(s.heap)) {
+		if s.seen >= len(s.heap) {
+			s.seen = 0
+		}
+		recs = append(recs, s.heap[s.seen].rec)
+		s.seen++
+	}
+	return recs
+}
+
+// forget takes records out.
+func (s *returnedSet) forget(recs []int64) {
+	for _, rec := range recs {
+		delete(s.recs, rec)
+	}
+	s.n = 0
+	s.heap = slices.DeleteFunc(s.heap, func(r *returnedRecord) bool {
+		_, stays := s.recs[r.rec]
+		if stays {
+			s.n += size(r.spans)
+		}
+		return !stays
+	})
+	heap.Init(&s.heap)
 }
 
 // pickedMax bounds the records of one pick: each is a condition of a transaction.

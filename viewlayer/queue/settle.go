@@ -15,15 +15,19 @@ const settleMax = 1024
 // It returns when the settlement has its place in the order; whoever needs it on the disk commits an empty durable transaction after it. On an error nothing was settled of
 // what the error is about, and Settle may be called again with the same leases.
 func (h *Holder) Settle(ctx context.Context, ls []Lease) error {
-	h.acting.Lock()
-	defer h.acting.Unlock()
+	if err := h.acting.take(ctx, h.v); err != nil {
+		return err
+	}
+	defer h.acting.pass()
 	return h.end(ctx, touch(ls), &settlement{})
 }
 
 // Discard ends the leases of messages that their consumer rejected for good.
 func (h *Holder) Discard(ctx context.Context, ls []Lease) error {
-	h.acting.Lock()
-	defer h.acting.Unlock()
+	if err := h.acting.take(ctx, h.v); err != nil {
+		return err
+	}
+	defer h.acting.pass()
 	return h.end(ctx, touch(ls), &settlement{discard: true})
 }
 
@@ -59,7 +63,7 @@ func (h *Holder) endSome(ctx context.Context, claims []*claim, how *settlement) 
 		if err != nil {
 			return err
 		}
-		res, err := h.v.store.Commit(ctx, e.txn)
+		res, err := h.v.commit(ctx, e.txn)
 		if err == nil {
 			e.done(&res)
 			claims = slices.DeleteFunc(slices.Clone(claims), func(c *claim) bool { return len(c.touched) == 0 })
@@ -205,11 +209,18 @@ func (q *Queue) isGone() bool {
 	return q.gone
 }
 
-// comeBack takes returned records in.
-func (q *Queue) comeBack(part int, rs []*returnedRecord) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	for _, r := range rs {
-		q.returned[part].add(r)
+// comeBack takes returned records in, and returns the Queue that has them now.
+func (q *Queue) comeBack(part int, rs []*returnedRecord) *Queue {
+	for {
+		q.mu.Lock()
+		if !q.retired {
+			for _, r := range rs {
+				q.returned[part].add(r)
+			}
+			q.mu.Unlock()
+			return q
+		}
+		q.mu.Unlock()
+		q = q.successor()
 	}
 }

@@ -3,141 +3,10 @@ package queue
 import (
 	"context"
 	"errors"
-	"fmt"
 	"maps"
 	"slices"
 	"time"
-
-	"polylog/logstore"
-	"polylog/logstore/record"
-	"polylog/viewlayer/topic"
 )
-
-// recover reads the index topic when the view is opened: it keeps what has come back in mind, and brings back what earlier epochs of this node had out.
-// Its cost follows what is out, not what was ever delivered, since the records of settled claims are deleted.
-func (v *View) recover(ctx context.Context) error {
-	var buf logstore.Buffer
-	var scratch record.Scratch
-	from, next, err := v.store.Bounds(v.index)
-	if err != nil {
-		return err
-	}
-	r := recovery{v: v}
-	for from < next {
-		chunk, err := v.store.Read(v.index, from, readBytes, &buf)
-		if err != nil {
-			return fmt.Errorf("reading the index topic: %w", err)
-		}
-		for _, b := range chunk.Batches {
-			it := b.Iter(&scratch)
-			for it.Next() {
-				if err := r.record(it.Offset(), it.Record().Value); err != nil {
-					return fmt.Errorf("reading the index topic at offset %d: %w", it.Offset(), err)
-				}
-			}
-			if err := it.Err(); err != nil {
-				return fmt.Errorf("reading the index topic: %w", err)
-			}
-		}
-		if err := r.flush(ctx); err != nil {
-			return err
-		}
-		from = chunk.Next
-	}
-	if r.claims > 0 {
-		v.logf("%d messages of %d claims that the last process had out are available again", r.messages, r.claims)
-	}
-	return nil
-}
-
-// recovery is a walk over the index topic.
-type recovery struct {
-	v        *View
-	w        entryWriter
-	gone     []logstore.Range // records to delete
-	back     []recovered
-	claims   int
-	messages int64
-}
-
-// recovered is what comes back of one queue's partition.
-type recovered struct {
-	q       *Queue
-	part    int
-	records []*returnedRecord
-}
-
-// record looks at one index record.
-func (r *recovery) record(offset int64, value []byte) error {
-	e, id, spans, err := parseEntry(value)
-	if err != nil {
-		return err
-	}
-	if e.Kind == kindClaim && (e.Node != r.v.node || e.Epoch >= r.v.epoch) {
-		return nil // another node's
-	}
-	q, err := r.v.queueByID(id)
-	var unknown *topic.UnknownIDError
-	if errors.As(err, &unknown) || err == nil && e.Partition >= len(q.parts) {
-		r.gone = append(r.gone, one(offset)) // the queue was deleted
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	if e.Kind == kindReturned {
-		q.comeBack(e.Partition, []*returnedRecord{{rec: offset, spans: spans}})
-		return nil
-	}
-	if r.w.b == nil {
-		r.w.reset()
-	}
-	for i := range spans {
-		spans[i].acquired, spans[i].failed = NodeLost.counters(spans[i].acquired, spans[i].failed)
-	}
-	r.claims++
-	r.messages += size(spans)
-	r.gone = append(r.gone, one(offset))
-	r.back = append(r.back, recovered{q, e.Partition, r.w.returnedRecords(q, e.Partition, spans, r.v.now().UnixMilli())})
-	return nil
-}
-
-// flush puts what was found into the order.
-func (r *recovery) flush(ctx context.Context) error {
-	if len(r.gone) == 0 {
-		return nil
-	}
-	txn := logstore.Txn{Do: []logstore.Op{logstore.Delete(r.v.index, mergeRanges(r.gone)...)}}
-	if len(r.back) > 0 {
-		op, err := r.w.op(r.v.index)
-		if err != nil {
-			return err
-		}
-		txn.Do = append(txn.Do, op)
-	}
-	res, err := r.v.store.Commit(ctx, txn)
-	if err != nil {
-		return fmt.Errorf("bringing back what the last process had out: %w", err)
-	}
-	for _, b := range r.back {
-		for _, rr := range b.records {
-			rr.rec += res.Base(0)
-			r.v.counts.returned.Add(size(rr.spans))
-		}
-		b.q.comeBack(b.part, b.records)
-	}
-	r.gone, r.back = r.gone[:0], r.back[:0]
-	r.w.reset()
-	return nil
-}
-
-func (v *View) queueByID(id topic.ID) (*Queue, error) {
-	t, err := v.topics.FindID(id)
-	if err != nil {
-		return nil, err
-	}
-	return v.queue(t)
-}
 
 // strand remembers a holder whose messages could not be given back.
 func (v *View) strand(h *Holder, why Why) {
@@ -146,25 +15,56 @@ func (v *View) strand(h *Holder, why Why) {
 	v.mu.Unlock()
 }
 
+// later has the sweep do something until it says that it is done.
+func (v *View) later(f func(context.Context) (done bool, err error)) {
+	v.mu.Lock()
+	v.chores = append(v.chores, f)
+	v.mu.Unlock()
+}
+
+// catchUp does what could not be done before.
+func (v *View) catchUp(ctx context.Context) error {
+	v.mu.Lock()
+	stranded, chores := v.stranded, v.chores
+	v.stranded, v.chores = map[*Holder]Why{}, nil
+	v.mu.Unlock()
+	var all error
+	for h, why := range stranded {
+		all = errors.Join(all, h.retry(ctx, why))
+	}
+	for _, f := range chores {
+		done, err := f(ctx)
+		if !done || err != nil {
+			v.later(f)
+		}
+		all = errors.Join(all, err)
+	}
+	return all
+}
+
 // sweepEvery is how long it takes until the sweep is due again.
 const sweepEvery = time.Second
 
-// Sweep gives messages back that were held longer than their queue's consumer timeout, and those that could not be given back before; it lets go of memory of queues at
-// rest. It returns when it is due again. Its cost follows the claims that are live.
+// Sweep gives messages back that were held longer than their queue's consumer timeout, and does what could not be done before; it lets go of memory of queues at
+// rest, and of what other nodes took. It returns when it is due again. Its cost follows the claims that are live. Without a majority of the cluster it changes
+// nothing.
 func (v *View) Sweep(ctx context.Context) (next time.Duration, err error) {
 	v.mu.Lock()
-	stranded := v.stranded
-	v.stranded = map[*Holder]Why{}
 	holders := slices.Collect(maps.Keys(v.holders))
 	queues := slices.Collect(maps.Values(v.queues))
 	v.mu.Unlock()
-	for h, why := range stranded {
-		err = errors.Join(err, h.retry(ctx, why))
-	}
-	for _, h := range holders {
-		err = errors.Join(err, h.expire(ctx))
+	if v.store.Available() == nil {
+		err = v.catchUp(ctx)
+		for _, h := range holders {
+			err = errors.Join(err, h.expire(ctx))
+		}
 	}
 	for _, q := range queues {
+		for part := range q.parts {
+			if v.shared {
+				q.prune(part)
+			}
+		}
 		v.rest(q)
 	}
 	return sweepEvery, err
@@ -210,8 +110,10 @@ func (h *Holder) expire(ctx context.Context) error {
 
 // overdue returns the claims that are older than their queue's consumer timeout.
 func (h *Holder) overdue(now int64) (late []*claim) {
-	h.acting.Lock()
-	defer h.acting.Unlock()
+	if !h.acting.try() {
+		return nil // the next sweep is soon enough
+	}
+	defer h.acting.pass()
 	for _, c := range h.all() {
 		if t := c.q.rules.timeout; t > 0 && now-c.at >= t.Milliseconds() {
 			late = append(late, c)
@@ -222,8 +124,10 @@ func (h *Holder) overdue(now int64) (late []*claim) {
 
 // takeBack requeues those of the claims that still hold something, and returns them and how many messages they had.
 func (h *Holder) takeBack(ctx context.Context, cs []*claim) (late []*claim, n int64, err error) {
-	h.acting.Lock()
-	defer h.acting.Unlock()
+	if err := h.acting.take(ctx, h.v); err != nil {
+		return nil, 0, err
+	}
+	defer h.acting.pass()
 	late = touchAll(cs)
 	for _, c := range late {
 		n += int64(len(c.touched))
@@ -233,16 +137,16 @@ func (h *Holder) takeBack(ctx context.Context, cs []*claim) (late []*claim, n in
 
 // rest lets go of a queue that is not in use, or of its memory.
 func (v *View) rest(q *Queue) {
-	if !q.taking.TryLock() {
+	if !q.taking.try() {
 		return
 	}
-	defer q.taking.Unlock()
+	defer q.taking.pass()
 	q.taker.rest()
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if len(q.consumers) > 0 || q.running || q.out.Load() > 0 || len(q.taker.ahead) > 0 || q.had && q.t.AutoDelete && !q.gone {
+	if len(q.consumers) > 0 || q.running || q.out.Load() > 0 || len(q.taker.ahead) > 0 {
 		return
 	}
 	for i := range q.returned {

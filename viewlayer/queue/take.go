@@ -1,6 +1,7 @@
 package queue
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"errors"
@@ -95,7 +96,7 @@ func (q *Queue) hasSome() (bool, error) {
 	q.mu.Unlock()
 	for i := range q.parts {
 		p := &q.parts[i]
-		if err := p.load(q.v.store); err != nil {
+		if err := q.load(i); err != nil {
 			return false, err
 		}
 		first, next, err := q.v.store.Bounds(p.shard)
@@ -109,15 +110,22 @@ func (q *Queue) hasSome() (bool, error) {
 	return false, nil
 }
 
-// load reads the cursor if it was not read yet.
-func (p *partition) load(s *logstore.Store) error {
-	if p.read {
+// load reads a partition's cursor, unless it is as it was read. What others have taken meanwhile of what was read ahead is passed over.
+func (q *Queue) load(part int) error {
+	p, t := &q.parts[part], &q.taker
+	if raw, _ := q.v.store.Get(p.cursor.key); p.read && bytes.Equal(raw, p.cursor.raw) {
 		return nil
 	}
-	if err := p.cursor.read(s); err != nil {
+	p.read = false
+	if err := p.cursor.read(q.v.store); err != nil {
 		return err
 	}
 	p.read, p.from = true, max(p.from, p.cursor.at)
+	if t.part == part {
+		for len(t.ahead) > 0 && t.ahead[0].offset < p.cursor.at {
+			t.ahead = t.ahead[1:]
+		}
+	}
 	return nil
 }
 
@@ -150,7 +158,7 @@ func (q *Queue) take(ctx context.Context) (int, error) {
 func (q *Queue) takeFresh(ctx context.Context, part, want int) (int, error) {
 	p, t := &q.parts[part], &q.taker
 	for {
-		if err := p.load(q.v.store); err != nil {
+		if err := q.load(part); err != nil {
 			return 0, err
 		}
 		if err := q.fill(part); err != nil {
@@ -168,15 +176,18 @@ func (q *Queue) takeFresh(ctx context.Context, part, want int) (int, error) {
 			Do:   p.passing([]logstore.Op{move}, q, part, moved.at),
 			Wait: logstore.Relaxed,
 		}
-		if p.cursor.raw == nil {
+		if p.cursor.raw == nil && !q.v.shared {
 			txn.Wait = logstore.Durable // see doubt.go
 		}
 		t.w.reset()
 		_, err := q.commitTake(ctx, txn, part, items, true)
-		if errors.Is(err, logstore.ErrConflict) {
-			// Another node was quicker, or the messages were deleted by retention.
+		var conflict *logstore.ConflictError
+		if errors.As(err, &conflict) {
+			// Another node was quicker, or the messages were deleted by retention, and what was read with them may be too.
 			q.v.counts.conflicts.Add(1)
-			p.read, t.ahead = false, t.ahead[:0]
+			if p.read = false; conflict.Condition != 0 {
+				t.ahead = t.ahead[:0]
+			}
 			continue
 		}
 		if err != nil {
@@ -302,7 +313,7 @@ func (q *Queue) commitTake(ctx context.Context, txn logstore.Txn, part int, item
 		txn.Do = append(txn.Do, op)
 	}
 	txn.MakesRoom = true // a message can leave a full disk only if it can be taken
-	res, err := q.v.store.Commit(ctx, txn)
+	res, err := q.v.commit(ctx, txn)
 	if err != nil {
 		return 0, err
 	}

@@ -26,6 +26,10 @@ func (q *Queue) takeReturned(ctx context.Context, part, want int) (int, error) {
 			}
 			q.mu.Unlock()
 		}
+		if there := q.v.alive(from); len(there) < len(from) {
+			putBack(there) // pick again without what other nodes took
+			continue
+		}
 		cut, err := q.readBack(p.shard, spans)
 		if err != nil {
 			putBack(from)
@@ -68,7 +72,10 @@ func (q *Queue) takeReturned(ctx context.Context, part, want int) (int, error) {
 func (q *Queue) readBack(sh logstore.Shard, spans []span) (cut int64, err error) {
 	b := &q.taker.back
 	b.items = b.items[:0]
-	end := spans[len(spans)-1].end
+	end := int64(0) // not that of the last one, for what another node took meanwhile may overlap
+	for _, sp := range spans {
+		end = max(end, sp.end)
+	}
 	chunk, more, err := readFrom(q.v.store, sh, spans[0].first, readBytes, &b.buf)
 	if err != nil {
 		return 0, fmt.Errorf("reading queue '%s': %w", q.t.Name, err)

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -18,6 +19,10 @@ type Options struct {
 	Store  *logstore.Store
 	Topics *topic.Catalog
 	Node   string // this node's name; each start of it has another epoch
+	// Epoch is the node's epoch in its cluster. Default: the view counts the starts of the node itself.
+	Epoch uint64
+	// Shared says that other nodes use the same log: what they hold stays theirs until Reap is told otherwise, and Follow is run.
+	Shared bool
 	Now    func() time.Time
 	// After returns a channel that gets a value when the time has passed.
 	After func(time.Duration) <-chan time.Time
@@ -35,7 +40,12 @@ type View struct {
 	topics  *topic.Catalog
 	node    string
 	epoch   uint64
+	counted bool // the epoch was given by the view itself
 	crashed bool // the epoch before this did not end in order
+	shared  bool
+	stamp   []byte        // of this node's index records
+	ownMark []byte        // what those that it returned have and no other
+	serial  atomic.Uint64 // of its consumers
 	index   logstore.Shard
 	now     func() time.Time
 	after   func(time.Duration) <-chan time.Time
@@ -45,11 +55,20 @@ type View struct {
 
 	counts counts
 
+	// What Follow has: how far it has read the index, and whether it takes this node's own records in.
+	followed  atomic.Int64
+	followers atomic.Int32 // calls of Follow: one, or none
+	follower  indexReader
+	seen      sightings // as long as others may have to be brought back
+	unsure    atomic.Int32
+	grown     chan struct{} // holds one token: there may be something to take in
+
 	mu       sync.Mutex
 	queues   map[topic.ID]*Queue
 	holders  map[*Holder]struct{}
 	stranded map[*Holder]Why           // closed, but what they held could not be given back yet
 	owned    map[string][]*topic.Topic // exclusive queues, by the connection that they go with
+	chores   []func(context.Context) (done bool, err error)
 }
 
 // counts are the figures that only grow.
@@ -71,14 +90,15 @@ type Figures struct {
 	Out       int64 // messages delivered and not settled
 }
 
-// Open opens the queues of a store: it makes the index topic if there is none, gives this start of the node an epoch, and brings back what earlier epochs held.
-// Queues that were to go with a connection or with the process are deleted.
+// Open opens the queues of a store: it makes the index topic if there is none, gives this start of the node an epoch if it has none, and brings back what earlier
+// epochs of it held. Queues that were to go with a connection or with the process are deleted.
 func Open(ctx context.Context, o Options) (*View, error) {
 	v := &View{
 		store: o.Store, topics: o.Topics, node: o.Node, now: o.Now, after: o.After, spawn: o.Go, requeue: o.Requeue, logf: o.Logf,
 		queues: map[topic.ID]*Queue{}, holders: map[*Holder]struct{}{}, stranded: map[*Holder]Why{},
-		owned: map[string][]*topic.Topic{},
+		owned: map[string][]*topic.Topic{}, epoch: o.Epoch, shared: o.Shared, grown: make(chan struct{}, 1),
 	}
+	v.follower.v = v
 	if v.logf == nil {
 		v.logf = func(string, ...any) {}
 	}
@@ -88,12 +108,13 @@ func Open(ctx context.Context, o Options) (*View, error) {
 		return nil, err
 	}
 	v.index = index.Shards[0]
-	if err := v.newEpoch(ctx); err != nil {
-		return nil, err
+	if v.epoch == 0 {
+		if err := v.newEpoch(ctx); err != nil {
+			return nil, err
+		}
 	}
-	if err := v.dropTransient(ctx); err != nil {
-		return nil, err
-	}
+	v.stamp = stamp(v.node, v.epoch)
+	v.ownMark = append(slices.Clone(v.stamp), timeField...)
 	if err := v.doubtWaiting(ctx); err != nil {
 		return nil, err
 	}
@@ -139,27 +160,10 @@ func (v *View) newEpoch(ctx context.Context) error {
 			return fmt.Errorf("taking an epoch for node '%s': %w", v.node, err)
 		}
 		closed, _ := v.store.Get(closedPrefix + v.node)
-		v.epoch, v.crashed = last+1, last > 0 && !bytes.Equal(closed, number(last))
+		v.epoch, v.counted = last+1, true
+		v.crashed = last > 0 && !bytes.Equal(closed, number(last)) && !v.shared
 		return nil
 	}
-}
-
-// dropTransient deletes the queues that do not outlive a process.
-func (v *View) dropTransient(ctx context.Context) error {
-	all, err := v.topics.All()
-	if err != nil {
-		return err
-	}
-	for _, t := range all {
-		if t.Durable && t.Owner == "" {
-			continue
-		}
-		var gone *topic.UnknownError
-		if err := v.topics.Delete(ctx, t); err != nil && !errors.As(err, &gone) {
-			return err
-		}
-	}
-	return nil
 }
 
 // Figures returns the view's figures.

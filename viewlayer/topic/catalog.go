@@ -23,6 +23,8 @@ type Options struct {
 
 // Dependent is a view that keeps something for topics, which shall go with them.
 type Dependent interface {
+	// Creating returns the operations that note what the view keeps for a topic from its beginning. They are part of the transaction that makes it.
+	Creating(t *Topic) []logstore.Op
 	// Deleting returns the operations that take away what the view keeps for the topic. They are part of the transaction that deletes it.
 	Deleting(t *Topic) []logstore.Op
 	// Deleted is called when the topic is gone.
@@ -224,6 +226,9 @@ func (c *Catalog) Create(ctx context.Context, s Spec) (*Topic, error) {
 	ops = append(ops, logstore.Put(key, t.encode(s.Partitions)), logstore.Put(idPrefix+string(t.ID[:]), []byte(key)))
 	if digest, ok := digestName(s.Name); ok {
 		ops = append(ops, logstore.Put(namespaced(digestPrefix, s.Namespace, digest), []byte(s.Name)))
+	}
+	for _, v := range c.views {
+		ops = append(ops, v.Creating(t)...)
 	}
 	for {
 		_, err := c.store.Commit(ctx, logstore.Txn{If: []logstore.Condition{logstore.KeyAbsent(key)}, Do: ops})

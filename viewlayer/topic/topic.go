@@ -78,6 +78,11 @@ func (t *Topic) Partition(p int32) (sh logstore.Shard, ok bool) {
 // Unchanged is the condition that the topic is still as it is here.
 func (t *Topic) Unchanged() logstore.Condition { return logstore.KeyIs(t.key, t.raw) }
 
+// Exists is the condition that the topic is there, however its configuration has changed.
+func (t *Topic) Exists() logstore.Condition {
+	return logstore.KeyIs(idPrefix+string(t.ID[:]), []byte(t.key))
+}
+
 // Spec is what a topic shall be.
 type Spec struct {
 	Namespace, Name               string
