@@ -8,7 +8,7 @@ ARGS      ?=
 # The version is given here, so the go tool need not ask git for it (which fails in a checkout that another user owns).
 BUILDFLAGS := -trimpath -buildvcs=false -ldflags '-s -w -X main.version=$(VERSION)'
 
-.PHONY: help build run test fuzz lint bench demo conformance peers clean
+.PHONY: help build run cluster test fuzz lint bench demo conformance peers clean
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -19,6 +19,9 @@ build: ## build the static binary bin/polylog
 
 run: build ## build and run the broker: bin/polylog serve ARGS, e.g. make run ARGS='--data /var/tmp/polylog'
 	@exec bin/polylog serve $(ARGS)
+
+cluster: build ## run three nodes on this machine that are one broker (ports: scripts/cluster.sh)
+	@exec scripts/cluster.sh $(ARGS)
 
 # The race detector changes what allocates, so the tests that count allocations run once more without it.
 test: ## run all tests with the race detector, the allocation tests without, and each fuzz target for 2 s

@@ -25,6 +25,9 @@ func (g *Gateway) newAMQP() (*amqp.Server, error) {
 	o := g.plan.amqp
 	o.Store, o.Router, o.Queues, o.Auth = g.store, g.views.router, g.views.queues, auth.New(g.plan.users, g.plan.vhosts)
 	o.Version, o.Now, o.Logf = g.opts.Version, g.now, printer(g.log, "amqp")
+	if g.node != nil {
+		o.Epoch = g.node.Epoch()
+	}
 	s, err := amqp.New(o)
 	if err != nil {
 		return nil, fmt.Errorf("AMQP cannot be served: %w", err)

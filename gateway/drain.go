@@ -71,13 +71,23 @@ func (g *Gateway) Close() error {
 		}
 	}
 	g.loops.Wait()
-	if v := g.views; v != nil && v.queues != nil && orderly && g.store.Failure() == nil {
+	if v := g.views; v != nil && v.queues != nil && orderly && g.store.Failure() == nil && g.store.Available() == nil && !g.isOver() {
 		if err := v.queues.Close(ctx); err != nil {
 			g.log.Warn("what waits now will be delivered as if it might have been before", zap.Error(err))
 		}
 	}
 	var err error
-	if g.store != nil {
+	switch {
+	case g.node != nil:
+		if orderly {
+			if err := g.node.Leave(ctx); err != nil {
+				g.log.Warn("the other nodes were not told of the end and will notice it by the silence", zap.Error(err))
+			}
+		}
+		if err = g.node.Close(); err != nil {
+			err = fmt.Errorf("closing the log: %w", err)
+		}
+	case g.store != nil:
 		if err = g.store.Close(); err != nil {
 			err = fmt.Errorf("closing the log: %w", err)
 		}

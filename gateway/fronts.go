@@ -17,6 +17,11 @@ func (g *Gateway) makeFronts() (err error) {
 		if err != nil {
 			return err
 		}
+		for _, at := range g.listeners {
+			if at.name == l.protocol {
+				at.serve = f.frontEnd
+			}
+		}
 		g.fronts = append(g.fronts, f)
 	}
 	return nil
@@ -40,6 +45,10 @@ func (g *Gateway) snapshot() *metrics.Snapshot {
 	if g.kafka != nil {
 		f := g.kafka.Figures()
 		s.Kafka = &f
+	}
+	if g.node != nil {
+		f := g.node.Figures()
+		s.Cluster = &f
 	}
 	return s
 }

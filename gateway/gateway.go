@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/http"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -14,6 +15,7 @@ import (
 
 	"go.uber.org/zap"
 
+	"polylog/cluster"
 	"polylog/gateway/admin"
 	"polylog/gateway/config"
 	"polylog/gateway/metrics"
@@ -31,7 +33,8 @@ type Options struct {
 	// AddressesFile is where the addresses are written once connections are accepted (see addresses.go). Empty: nowhere.
 	AddressesFile string
 
-	fs vfs.FS // of the log; nil is the operating system's
+	fs   vfs.FS        // of the log; nil is the operating system's
+	peer *cluster.Peer // nil: this node is alone
 }
 
 // Gateway is a broker process.
@@ -42,6 +45,7 @@ type Gateway struct {
 	now  func() time.Time
 
 	store     *logstore.Store
+	node      *cluster.Node // nil: this node is alone
 	views     *views
 	listeners []*listener
 	fronts    []front
@@ -51,6 +55,7 @@ type Gateway struct {
 	admin     *admin.Server
 
 	began     time.Time
+	opened    atomic.Bool // log and views are there
 	accepting atomic.Bool
 	all       *room
 
@@ -81,20 +86,49 @@ func New(ctx context.Context, o Options) (_ *Gateway, err error) {
 			err = errors.Join(err, g.Close())
 		}
 	}()
-	if err := g.openStore(); err != nil {
+	if o.peer == nil {
+		err = g.openStore()
+	} else if err = g.openSockets(); err == nil {
+		g.serveHTTP() // it may take long until enough nodes are there, and one wants to see why
+		err = g.joinCluster(ctx)
+	}
+	if err != nil {
 		return nil, err
 	}
 	g.forgetAddresses() // of a process before this one that could not
 	if err := g.openViews(ctx); err != nil {
 		return nil, fmt.Errorf("opening what is in the log: %w", err)
 	}
+	if o.peer == nil {
+		if err := g.openSockets(); err != nil {
+			return nil, err
+		}
+	}
 	if err := g.makeFronts(); err != nil {
 		return nil, err
 	}
-	if err := g.openSockets(); err != nil {
-		return nil, err
-	}
 	return g, nil
+}
+
+// serveHTTP starts to answer on the administration listener.
+func (g *Gateway) serveHTTP() {
+	if g.httpLn != nil {
+		g.admin = admin.Start(g.httpLn, admin.Options{
+			Metrics: g.metricsHandler(), Health: g.health, Ready: g.ready, Pprof: g.plan.http.pprof, Logf: printer(g.log, "http"), Cluster: g.clusterHandler(),
+		})
+	}
+}
+
+// metricsHandler serves the figures once there are any.
+func (g *Gateway) metricsHandler() http.Handler {
+	h := metrics.Handler(g.snapshot)
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if !g.opened.Load() {
+			http.Error(w, "starting", http.StatusServiceUnavailable)
+			return
+		}
+		h.ServeHTTP(w, r)
+	})
 }
 
 // LockedError means that another process has the data directory.
@@ -121,16 +155,28 @@ func (g *Gateway) openStore() error {
 	o.Dir, o.FS, o.Logf = dir, g.opts.fs, printer(g.log, "log")
 	began := g.now()
 	s, err := logstore.Open(o)
+	if err != nil {
+		return g.openError(dir, err)
+	}
+	g.store = s
+	g.logOpened(dir, began)
+	return nil
+}
+
+// openError says why the log could not be opened.
+func (g *Gateway) openError(dir string, err error) error {
 	switch {
 	case errors.Is(err, vfs.ErrLocked):
 		return &LockedError{dir, lockHolder(dir)}
-	case errors.Is(err, os.ErrPermission):
-		return fmt.Errorf("opening the log in %s: %w", dir, err)
-	case err != nil:
+	case errors.As(err, new(*logstore.CorruptError)):
 		return fmt.Errorf("opening the log in %s: %w; 'polylog check %s' says what is wrong with it, and with -repair drops what is damaged", dir, err, dir)
 	}
-	g.store = s
-	r := &s.Recovery
+	return fmt.Errorf("opening the log in %s: %w", dir, err)
+}
+
+// logOpened says what the opening of the log has found.
+func (g *Gateway) logOpened(dir string, began time.Time) {
+	o, r := &g.plan.store, &g.store.Recovery
 	g.log.Info("the log is open", zap.String("dir", dir), zap.Stringer("sync", o.Sync), zap.Int64("replayed_entries", r.ReplayedEntries),
 		zap.Int64("replayed_bytes", r.ReplayedBytes), zap.Duration("took", g.now().Sub(began)))
 	if r.TornFile != "" {
@@ -145,7 +191,6 @@ func (g *Gateway) openStore() error {
 	if o.Sync != logstore.SyncAlways {
 		g.log.Warn("confirmed messages may be lost when the power fails, as sync.policy says", zap.Stringer("sync", o.Sync))
 	}
-	return nil
 }
 
 // openSockets listens, and accepts nothing yet.
@@ -156,7 +201,7 @@ func (g *Gateway) openSockets() error {
 			return err
 		}
 		g.listeners = append(g.listeners, &listener{
-			name: p.protocol, ln: ln, serve: g.front(p.protocol), log: g.log.Named(p.protocol), now: g.now, own: room{max: p.most}, all: g.all,
+			name: p.protocol, ln: ln, log: g.log.Named(p.protocol), now: g.now, own: room{max: p.most}, all: g.all,
 		})
 	}
 	if p := g.plan.http; p.addr != "" {
@@ -169,15 +214,6 @@ func (g *Gateway) openSockets() error {
 	return nil
 }
 
-func (g *Gateway) front(protocol string) frontEnd {
-	for _, f := range g.fronts {
-		if f.protocol == protocol {
-			return f.frontEnd
-		}
-	}
-	panic("there is a listener for " + protocol + " and no front-end")
-}
-
 // Run serves until ctx ends, and then brings everything to an orderly end; or until the log fails, which is its error. It is called once.
 func (g *Gateway) Run(ctx context.Context) error {
 	loops, stop := context.WithCancel(context.WithoutCancel(ctx))
@@ -186,17 +222,25 @@ func (g *Gateway) Run(ctx context.Context) error {
 	for _, l := range g.listeners {
 		l.start()
 	}
-	if g.httpLn != nil {
-		g.admin = admin.Start(g.httpLn, admin.Options{
-			Metrics: metrics.Handler(g.snapshot), Health: g.health, Ready: g.ready, Pprof: g.plan.http.pprof, Logf: printer(g.log, "http"),
-		})
+	g.opened.Store(true)
+	if g.admin == nil {
+		g.serveHTTP()
 	}
 	g.accepting.Store(true)
 	if err := g.announce(); err != nil {
 		return errors.Join(err, g.Close())
 	}
+	var over <-chan struct{}
+	if g.node != nil {
+		over = g.node.Over()
+	}
 	var cause error
 	select {
+	case <-over:
+		// Others already have what the clients of this node held: nothing that they are told from here on counts.
+		cause = &membershipError{g.node.Err()}
+		g.log.Error("dropping all connections and beginning anew", zap.Error(cause))
+		return errors.Join(cause, g.Close())
 	case <-ctx.Done():
 		g.log.Info("stopping", zap.NamedError("cause", context.Cause(ctx)))
 	case cause = <-failed:
@@ -252,6 +296,9 @@ func (g *Gateway) Addresses() map[string]string {
 
 // health says why the process should be restarted, if it should.
 func (g *Gateway) health() error {
+	if !g.opened.Load() {
+		return nil
+	}
 	if err := g.store.Failure(); err != nil {
 		return fmt.Errorf("the log takes no more writes: %w", err)
 	}
@@ -265,6 +312,9 @@ func (g *Gateway) ready() error {
 	}
 	if !g.accepting.Load() {
 		return errors.New("not accepting connections")
+	}
+	if err := g.store.Available(); err != nil {
+		return err
 	}
 	return nil
 }

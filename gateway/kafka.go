@@ -25,6 +25,9 @@ func (g *Gateway) newKafka() *kafka.Server {
 	o := g.plan.kafka
 	o.Store, o.Topics, o.Groups, o.Producers = g.store, g.views.topics, g.views.groups, g.views.producers
 	o.ClusterID, o.Advertise, o.Now, o.Logf = g.views.cluster, advertise(g.plan.advertise), g.now, printer(g.log, "kafka")
+	if g.node != nil {
+		o.NodeID, o.Brokers = g.brokerID(), g.brokers
+	}
 	return kafka.New(o)
 }
 

@@ -27,15 +27,21 @@ func (g *Gateway) maintain(ctx context.Context) (failed <-chan error) {
 		}
 		return failureStep, nil
 	})
-	g.loop(ctx, "retention", func(ctx context.Context) (time.Duration, error) {
+	g.loop(ctx, "retention", g.ifLeading(func(ctx context.Context) (time.Duration, error) {
 		return g.plan.retention, g.views.topics.SweepRetention(ctx, g.plan.topics)
-	})
+	}))
 	g.loop(ctx, "consumer timeouts", func(ctx context.Context) (time.Duration, error) {
 		next, err := g.views.queues.Sweep(ctx)
 		return min(next, sweepMax), err
 	})
-	g.loop(ctx, "forgetting offsets of groups", func(context.Context) (time.Duration, error) { return g.views.groups.Sweep() })
-	g.loop(ctx, "forgetting producers", func(context.Context) (time.Duration, error) { return g.views.producers.Sweep() })
+	g.loop(ctx, "forgetting offsets of groups", g.ifLeading(func(context.Context) (time.Duration, error) { return g.views.groups.Sweep() }))
+	g.loop(ctx, "forgetting producers", g.ifLeading(func(context.Context) (time.Duration, error) { return g.views.producers.Sweep() }))
+	if g.node != nil {
+		g.loops.Go(func() { g.mindMembers(ctx) })
+		g.loop(ctx, "following what other nodes do with queues", func(ctx context.Context) (time.Duration, error) {
+			return 0, g.views.queues.Follow(ctx)
+		})
+	}
 	g.loops.Go(func() { g.tickGroups(ctx) })
 	return c
 }

@@ -41,6 +41,9 @@ func (g *Gateway) openViews(ctx context.Context) (err error) {
 	v.router = exchange.New(v.topics)
 	q := g.plan.queues
 	q.Store, q.Topics, q.Now, q.After, q.Go, q.Logf = g.store, v.topics, g.now, time.After, func(f func()) { go f() }, printer(g.log, "queues")
+	if g.node != nil {
+		q.Epoch, q.Shared = g.node.Epoch(), true
+	}
 	if v.queues, err = queue.Open(ctx, q); err != nil {
 		return fmt.Errorf("queues: %w", err)
 	}
@@ -54,6 +57,11 @@ func (g *Gateway) openViews(ctx context.Context) (err error) {
 		select {
 		case v.wake <- struct{}{}:
 		default:
+		}
+	}
+	if g.node != nil {
+		o.Mine = func(namespace, name string) bool {
+			return group.CoordinatorOf(g.brokerIDs(), namespace, name) == g.brokerID()
 		}
 	}
 	if v.groups, err = group.Open(o); err != nil {

@@ -1,7 +1,7 @@
 // Package admin is the HTTP side of a broker: /metrics for Prometheus, /healthz and /readyz for whoever keeps the process running, and profiles if they are wanted.
 //
-// It promises that a slow or silent client holds one connection for a bounded time, of which there is a bounded number. It changes nothing in the broker, and asks nobody who they are: what it
-// shows are figures, no messages. It listens on this machine only unless the configuration says otherwise.
+// It promises that a slow or silent client holds one connection for a bounded time, of which there is a bounded number. It asks nobody who they are: what it
+// shows are figures, no messages. It changes nothing in the broker, save that nodes of a cluster are removed by who knows the cluster's secret. It listens on this machine only unless the configuration says otherwise.
 package admin
 
 import (
@@ -24,7 +24,9 @@ type Options struct {
 	// Ready returns why no clients should be sent here now, or nil.
 	Ready func() error
 	Pprof bool
-	Logf  func(format string, args ...any)
+	// Cluster answers what is asked of /cluster and below; nil: nothing does.
+	Cluster http.Handler
+	Logf    func(format string, args ...any)
 }
 
 // Server answers HTTP requests on one listener.
@@ -83,6 +85,10 @@ func Start(ln net.Listener, o Options) *Server {
 	mux.Handle("GET /metrics", bounded(writeTimeout, o.Metrics.ServeHTTP))
 	mux.Handle("GET /healthz", bounded(writeTimeout, answer(o.Health)))
 	mux.Handle("GET /readyz", bounded(writeTimeout, answer(o.Ready)))
+	if o.Cluster != nil {
+		mux.Handle("/cluster", bounded(writeTimeout, o.Cluster.ServeHTTP))
+		mux.Handle("/cluster/", bounded(writeTimeout, o.Cluster.ServeHTTP))
+	}
 	if o.Pprof {
 		mux.Handle("GET /debug/pprof/", bounded(profileTimeout, pprof.Index))
 		mux.Handle("GET /debug/pprof/cmdline", bounded(profileTimeout, pprof.Cmdline))

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"net/url"
 	"strings"
 	"time"
 
@@ -16,7 +15,7 @@ import (
 
 // AMQP drives a broker through AMQP 0-9-1: durable queues, publisher confirms, and the default exchange.
 type AMQP struct {
-	URL       string // amqp://user:password@host:port/vhost; guest, guest, 5672 and / where they are missing
+	URL       string // amqp://user:password@host:port/vhost; guest, guest, 5672 and / where they are missing. Several nodes: with commas between
 	Queue     string // the queues of the rounds begin with it
 	QueueType string // sent as x-queue-type if not empty
 	Transient bool   // messages are not persistent
@@ -25,32 +24,19 @@ type AMQP struct {
 	// Multiple has consumers acknowledge so many messages with one frame, or what they have when nothing more has arrived. 1: each by itself.
 	Multiple int
 
-	address, user, password, vhost string
-	product                        string // what the broker calls itself, once it was asked
+	nodes   []amqpNode
+	product string // what the broker calls itself, once it was asked
 }
 
 // Check returns what is wrong with what was asked for.
 func (a *AMQP) Check() error {
-	u, err := url.Parse(a.URL)
-	if err != nil {
-		return err
-	}
-	if u.Scheme != "amqp" || u.Hostname() == "" {
-		return fmt.Errorf("%q is not of the form amqp://user:password@host:port/vhost", a.URL)
-	}
-	port := u.Port()
-	if port == "" {
-		port = "5672"
-	}
-	a.address, a.user, a.password, a.vhost = net.JoinHostPort(u.Hostname(), port), "guest", "guest", "/"
-	if u.User != nil {
-		a.user = u.User.Username()
-		a.password, _ = u.User.Password()
-	}
-	if path := strings.TrimPrefix(u.EscapedPath(), "/"); path != "" {
-		if a.vhost, err = url.PathUnescape(path); err != nil {
+	a.nodes = nil
+	for _, text := range nodesIn(a.URL) {
+		n, err := parseAMQPNode(text)
+		if err != nil {
 			return err
 		}
+		a.nodes = append(a.nodes, n)
 	}
 	switch {
 	case a.Prefetch < 0 || a.Prefetch > 65535:
@@ -65,14 +51,20 @@ func (a *AMQP) Check() error {
 
 // Name is part of Broker.
 func (a *AMQP) Name() string {
+	at := strings.Join(a.Addresses(), ", ")
 	if a.product != "" {
-		return a.product + " at " + a.address
+		return a.product + " at " + at
 	}
-	return a.address
+	return at
 }
 
-// Address is part of Broker.
-func (a *AMQP) Address() string { return a.address }
+// Addresses is part of Broker.
+func (a *AMQP) Addresses() (all []string) {
+	for _, n := range a.nodes {
+		all = append(all, n.address)
+	}
+	return all
+}
 
 func (a *AMQP) queue(r *round, i int) []byte {
 	return fmt.Appendf(nil, "%s-%016x-%d", a.Queue, r.id, i)
@@ -90,33 +82,42 @@ func (a *AMQP) setup(ctx context.Context, r *round) error {
 	if err != nil {
 		return err
 	}
-	s, err := a.dial(ctx, r)
-	if err != nil {
-		return err
-	}
-	defer s.conn.Close()
-	a.product = s.product
-	for i := range r.load.Queues {
-		declare := &wire.QueueDeclare{Queue: a.queue(r, i), Durable: true, Arguments: arguments.Bytes()}
-		if err := s.call(declare, new(wire.QueueDeclareOk)); err != nil {
-			return errors.Join(err, a.delete(ctx, r, i, new(int64)))
+	// Where a queue is declared there is its leader with some brokers, so the nodes take turns.
+	for node := range min(len(a.nodes), r.load.Queues) {
+		s, err := a.dial(ctx, r, node)
+		if err != nil && node > 0 {
+			err = errors.Join(err, a.delete(ctx, r, new(int64)))
+		}
+		if err != nil {
+			return err
+		}
+		a.product = s.product
+		for i := node; i < r.load.Queues && err == nil; i += len(a.nodes) {
+			err = s.call(&wire.QueueDeclare{Queue: a.queue(r, i), Durable: true, Arguments: arguments.Bytes()}, new(wire.QueueDeclareOk))
+		}
+		if err == nil {
+			err = s.end()
+		}
+		if err != nil {
+			s.conn.Close()
+			return errors.Join(err, a.delete(ctx, r, new(int64)))
 		}
 	}
-	return s.end()
+	return nil
 }
 
 func (a *AMQP) remove(ctx context.Context, r *round) (left int64, err error) {
-	return left, a.delete(ctx, r, r.load.Queues, &left)
+	return left, a.delete(ctx, r, &left)
 }
 
-// delete deletes the first n queues of a round and counts what was in them.
-func (a *AMQP) delete(ctx context.Context, r *round, n int, left *int64) error {
-	s, err := a.dial(ctx, r)
+// delete deletes the queues of a round and counts what was in them.
+func (a *AMQP) delete(ctx context.Context, r *round, left *int64) error {
+	s, err := a.dial(ctx, r, 0)
 	if err != nil {
 		return err
 	}
 	defer s.conn.Close()
-	for i := range n {
+	for i := range r.load.Queues {
 		var ok wire.QueueDeleteOk
 		if err := s.call(&wire.QueueDelete{Queue: a.queue(r, i)}, &ok); err != nil {
 			return err
@@ -138,7 +139,7 @@ type amqpProducer struct {
 }
 
 func (a *AMQP) producer(ctx context.Context, r *round, index int) (client, error) {
-	s, err := a.dial(ctx, r)
+	s, err := a.dial(ctx, r, producersNode(index, len(a.nodes)))
 	if err != nil {
 		return nil, err
 	}
@@ -280,7 +281,7 @@ func (r *round) queuesOf(consumer int) (queues []int) {
 }
 
 func (a *AMQP) consumer(ctx context.Context, r *round, index int) (client, error) {
-	s, err := a.dial(ctx, r)
+	s, err := a.dial(ctx, r, consumersNode(index, len(a.nodes)))
 	if err != nil {
 		return nil, err
 	}

@@ -71,10 +71,10 @@ func (s *session) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// dial connects, logs in and opens the channel.
-func (a *AMQP) dial(ctx context.Context, r *round) (*session, error) {
+// dial connects to a node, logs in and opens the channel.
+func (a *AMQP) dial(ctx context.Context, r *round, node int) (*session, error) {
 	d := net.Dialer{Timeout: r.load.Patience}
-	conn, err := d.DialContext(ctx, "tcp", a.address)
+	conn, err := d.DialContext(ctx, "tcp", a.nodes[node].address)
 	if err != nil {
 		return nil, err
 	}
@@ -82,14 +82,14 @@ func (a *AMQP) dial(ctx context.Context, r *round) (*session, error) {
 	s.frames = wire.NewReader(stream.NewReader(s, frameMaxWish), frameMaxWish)
 	stop := context.AfterFunc(ctx, func() { conn.Close() })
 	defer stop()
-	if err := s.open(a); err != nil {
+	if err := s.open(&a.nodes[node]); err != nil {
 		conn.Close()
 		return nil, err
 	}
 	return s, nil
 }
 
-func (s *session) open(a *AMQP) error {
+func (s *session) open(n *amqpNode) error {
 	var b message.TableBuilder
 	b.Text("product", "polylog bench")
 	b.OpenTable("capabilities")
@@ -110,7 +110,7 @@ func (s *session) open(a *AMQP) error {
 	}
 	s.product = productOf(start.ServerProperties)
 	s.tell(0, &wire.ConnectionStartOk{
-		ClientProperties: properties.Bytes(), Mechanism: []byte("PLAIN"), Response: []byte("\x00" + a.user + "\x00" + a.password), Locale: []byte("en_US"),
+		ClientProperties: properties.Bytes(), Mechanism: []byte("PLAIN"), Response: []byte("\x00" + n.user + "\x00" + n.password), Locale: []byte("en_US"),
 	})
 	var tune wire.ConnectionTune
 	if err := s.await(&tune); err != nil {
@@ -120,7 +120,7 @@ func (s *session) open(a *AMQP) error {
 		s.frameMax = int(min(int64(tune.FrameMax), frameMaxWish))
 	}
 	s.tell(0, &wire.ConnectionTuneOk{ChannelMax: theChannel, FrameMax: uint32(s.frameMax)}) // no heartbeats: a round is short
-	s.tell(0, &wire.ConnectionOpen{VirtualHost: []byte(a.vhost)})
+	s.tell(0, &wire.ConnectionOpen{VirtualHost: []byte(n.vhost)})
 	if err := s.await(new(wire.ConnectionOpenOk)); err != nil {
 		return err
 	}

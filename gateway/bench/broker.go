@@ -6,8 +6,8 @@ import "context"
 type Broker interface {
 	// Name says which broker it is, for people: its address, say.
 	Name() string
-	// Address is where it listens, as host:port.
-	Address() string
+	// Addresses are where its nodes listen, as host:port.
+	Addresses() []string
 	// setup makes the queues or the topic of the round, empty.
 	setup(ctx context.Context, r *round) error
 	// producer and consumer connect. Their index counts from 0.

@@ -4,6 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
+	"net"
+	"strings"
 	"sync"
 	"time"
 
@@ -14,8 +17,9 @@ import (
 
 // Kafka drives a broker through the Kafka protocol.
 type Kafka struct {
-	Broker      string // host:port
+	Broker      string // host:port; several nodes: with commas between. Clients find the others by themselves
 	Topic       string // the topics of the rounds begin with it
+	Replicas    int    // copies of each partition; -1: as many as the broker makes by default
 	Acks        string // "all", "1" or "0"
 	Idempotent  bool   // needs acks=all
 	Linger      time.Duration
@@ -31,10 +35,10 @@ type Kafka struct {
 var Compressions = []string{"none", "gzip", "snappy", "lz4", "zstd"}
 
 // Name is part of Broker.
-func (k *Kafka) Name() string { return k.Broker }
+func (k *Kafka) Name() string { return strings.Join(k.Addresses(), ", ") }
 
-// Address is part of Broker.
-func (k *Kafka) Address() string { return k.Broker }
+// Addresses is part of Broker.
+func (k *Kafka) Addresses() []string { return nodesIn(k.Broker) }
 
 // Check returns what is wrong with what was asked for.
 func (k *Kafka) Check() error {
@@ -43,6 +47,14 @@ func (k *Kafka) Check() error {
 	}
 	if k.BatchBytes < stampBytes {
 		return fmt.Errorf("a batch of %d bytes holds no record", k.BatchBytes)
+	}
+	if k.Replicas != -1 && (k.Replicas < 1 || k.Replicas > math.MaxInt16) {
+		return fmt.Errorf("there are 1 or more copies of a partition, or with -1 as many as the broker likes, not %d", k.Replicas)
+	}
+	for _, n := range k.Addresses() {
+		if _, _, err := net.SplitHostPort(n); err != nil {
+			return fmt.Errorf("a broker is given as host:port: %w", err)
+		}
 	}
 	_, err := k.producerOpts(1)
 	return err
@@ -61,20 +73,29 @@ func (k *Kafka) setup(ctx context.Context, r *round) error {
 		return err
 	}
 	var err error
-	if k.admin, err = kgo.NewClient(kgo.SeedBrokers(k.Broker)); err != nil {
+	if k.admin, err = kgo.NewClient(kgo.SeedBrokers(k.Addresses()...)); err != nil {
 		return err
 	}
 	t := kmsg.NewCreateTopicsRequestTopic()
-	t.Topic, t.NumPartitions, t.ReplicationFactor = k.topic(r), int32(r.load.Queues), 1
+	t.Topic, t.NumPartitions, t.ReplicationFactor = k.topic(r), int32(r.load.Queues), int16(k.Replicas)
+	if err := k.create(ctx, r, t); err != nil {
+		k.admin.Close()
+		return err
+	}
+	return nil
+}
+
+func (k *Kafka) create(ctx context.Context, r *round, t kmsg.CreateTopicsRequestTopic) error {
 	req := kmsg.NewPtrCreateTopicsRequest()
 	req.TimeoutMillis = int32(r.load.Patience.Milliseconds())
 	req.Topics = append(req.Topics, t)
 	resp, err := req.RequestWith(ctx, k.admin)
 	if err == nil && len(resp.Topics) == 1 {
-		err = kerr.ErrorForCode(resp.Topics[0].ErrorCode)
+		if err = kerr.ErrorForCode(resp.Topics[0].ErrorCode); err != nil && resp.Topics[0].ErrorMessage != nil {
+			err = fmt.Errorf("%w (%s)", err, *resp.Topics[0].ErrorMessage)
+		}
 	}
 	if err != nil {
-		k.admin.Close()
 		return fmt.Errorf("creating topic %s: %w", t.Topic, err)
 	}
 	return nil
@@ -125,14 +146,21 @@ type kafkaProducer struct {
 	client  *kgo.Client
 	window  *window
 	records []kgo.Record // of message n at n modulo the window's length; it is the client's until it is settled
+
+	confirmed func(n uint64, now time.Duration) // called for each message that is, if it is not nil
 }
 
 func (k *Kafka) producer(_ context.Context, r *round, index int) (client, error) {
+	return k.newProducer(r, index)
+}
+
+// newProducer makes a producer whose client has more options.
+func (k *Kafka) newProducer(r *round, index int, more ...kgo.Opt) (*kafkaProducer, error) {
 	opts, err := k.producerOpts(r.load.Window)
 	if err != nil {
 		return nil, err
 	}
-	cl, err := kgo.NewClient(append(opts, kgo.SeedBrokers(k.Broker))...)
+	cl, err := kgo.NewClient(append(append(opts, kgo.SeedBrokers(k.Addresses()...)), more...)...)
 	if err != nil {
 		return nil, err
 	}
@@ -165,6 +193,9 @@ func (p *kafkaProducer) run(ctx context.Context) error {
 			latency.Add(now - at)
 			p.r.accounts[p.index].confirmed.add(n)
 			p.r.settled(&p.r.confirmed, 1, now)
+			if p.confirmed != nil {
+				p.confirmed(n, now)
+			}
 		}
 		p.window.advance()
 	}
@@ -210,7 +241,7 @@ type kafkaConsumer struct {
 }
 
 func (k *Kafka) consumer(_ context.Context, r *round, index int) (client, error) {
-	opts := []kgo.Opt{kgo.SeedBrokers(k.Broker)}
+	opts := []kgo.Opt{kgo.SeedBrokers(k.Addresses()...)}
 	if k.Group != "" {
 		opts = append(opts, kgo.ConsumerGroup(k.Group), kgo.ConsumeTopics(k.topic(r)), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()), kgo.AutoCommitInterval(time.Second))
 	} else {

@@ -69,21 +69,22 @@ func (r *round) settled(counter *atomic.Int64, n int, now time.Duration) {
 	r.moved.Store(int64(now))
 }
 
-// arrived notes a message that a consumer has received at the time now, and how long it took.
-func (r *round) arrived(body []byte, again bool, now time.Duration, h *Histogram) {
+// arrived notes a message that a consumer has received at the time now, and how long it took. It returns the stamp of one of this round's that came for the first time.
+func (r *round) arrived(body []byte, again bool, now time.Duration, h *Histogram) (s stamp, fresh bool) {
 	s, ok := stampOf(body)
 	if !ok || s.round != r.id || int(s.producer) >= len(r.accounts) || s.number >= numbersMax {
 		r.unexplained.Add(1)
-		return
+		return s, false
 	}
 	if again {
 		r.redelivered.Add(1)
 	}
 	if !r.accounts[s.producer].arrived.add(s.number) {
 		r.duplicates.Add(1)
-		return
+		return s, false
 	}
 	h.Add(now - s.at)
+	return s, true
 }
 
 // received notes that a consumer has received n messages at the time now.
@@ -216,7 +217,7 @@ func (r *round) drive(ctx context.Context, b Broker, logf Logf) (result *Result,
 			return nil, fmt.Errorf("%s: %w", r.who(i), err)
 		}
 	}
-	server := watchServer(b.Address())
+	server := watchServer(b.Addresses()...)
 	serverCPU, driverCPU := server.processorTime(), ownProcessorTime()
 	r.begun = time.Now() // after what takes milliseconds: messages are due from now on
 	var producing, consuming sync.WaitGroup

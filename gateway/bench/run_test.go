@@ -28,8 +28,8 @@ type fate struct {
 
 func honest(stamp) fate { return fate{deliver: 1} }
 
-func (b *liar) Name() string    { return b.name }
-func (b *liar) Address() string { return "192.0.2.1:1" } // of no machine, so that no process is found
+func (b *liar) Name() string        { return b.name }
+func (b *liar) Addresses() []string { return []string{"192.0.2.1:1"} } // of no machine, so that no process is found
 
 func (b *liar) setup(_ context.Context, r *round) error {
 	b.queue = make(chan []byte, 3*int(r.load.Messages))

@@ -17,25 +17,30 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// server is the broker's process and all below it, if it is on this machine. A nil server is one that is not, or cannot be seen.
-type server struct{ pid int }
+// server is the broker's processes, one for each node, and all below them, if they are on this machine. A nil server is one of which something is not, or cannot be seen: a part
+// would look like the whole.
+type server struct{ pids []int }
 
-// watchServer finds the process that listens at an address, host:port.
-func watchServer(address string) *server {
-	pid, err := listenerOf(address)
-	if err != nil {
-		return nil
+// watchServer finds the processes that listen at some addresses, host:port.
+func watchServer(addresses ...string) *server {
+	s := &server{}
+	for _, a := range addresses {
+		pid, err := listenerOf(a)
+		if err != nil {
+			return nil
+		}
+		s.pids = append(s.pids, pid)
 	}
-	return &server{pid}
+	return s
 }
 
-// processorTime returns what the process and those below it have used of the processors, in themselves and in the system, to 10 ms.
+// processorTime returns what the processes and those below them have used of the processors, in themselves and in the system, to 10 ms.
 func (s *server) processorTime() (sum time.Duration) {
 	if s == nil {
 		return 0
 	}
 	all := readProcesses("/proc")
-	for _, pid := range below(all, s.pid) {
+	for _, pid := range below(all, s.pids...) {
 		sum += all[pid].used
 	}
 	return sum
@@ -49,13 +54,13 @@ func (s *server) spentSince(before time.Duration) float64 {
 	return (s.processorTime() - before).Seconds()
 }
 
-// memory returns the resident memory of the process and those below it, in bytes, or 0.
+// memory returns the resident memory of the processes and those below them, in bytes, or 0. What several share, such as the program, counts for each.
 func (s *server) memory() (sum int64) {
 	if s == nil {
 		return 0
 	}
 	all := readProcesses("/proc")
-	for _, pid := range below(all, s.pid) {
+	for _, pid := range below(all, s.pids...) {
 		sum += all[pid].resident
 	}
 	return sum
@@ -193,9 +198,9 @@ func parseProcess(line string) (p process, ok bool) {
 	return process{parent: int(n[0]), used: time.Duration(n[1]+n[2]+n[3]+n[4]) * tick, resident: n[5] * int64(os.Getpagesize())}, true
 }
 
-// below returns a process and all its descendants that are in the list.
-func below(all map[int]process, root int) []int {
-	found := []int{root}
+// below returns processes and all their descendants that are in the list, each once.
+func below(all map[int]process, roots ...int) []int {
+	found := slices.Compact(slices.Sorted(slices.Values(roots)))
 	for i := 0; i < len(found); i++ {
 		for pid, p := range all {
 			if p.parent == found[i] && !slices.Contains(found, pid) {

@@ -77,12 +77,39 @@ func TestProcessorTimeOfDescendantsCounts(t *testing.T) {
 	if got := slices.Sorted(slices.Values(below(all, 2))); !slices.Equal(got, []int{2, 3, 4, 5}) {
 		t.Errorf("below 2 are %v", got)
 	}
-	spent := (&server{os.Getpid()}).processorTime()
-	if own := ownProcessorTime(); spent > own+time.Second || (&server{os.Getpid()}).memory() < 1<<20 {
+	if got := slices.Sorted(slices.Values(below(all, 3, 5, 6, 5, 4))); !slices.Equal(got, []int{3, 4, 5, 6}) {
+		t.Errorf("below several are %v, each should be there once", got)
+	}
+	spent := (&server{[]int{os.Getpid()}}).processorTime()
+	if own := ownProcessorTime(); spent > own+time.Second || (&server{[]int{os.Getpid()}}).memory() < 1<<20 {
 		t.Errorf("this process used %v by the one way and %v by the other", spent, own)
 	}
 	var unknown *server
 	if unknown.processorTime() != 0 || unknown.memory() != 0 || unknown.spentSince(0) != 0 {
 		t.Error("an unknown server has used something")
+	}
+}
+
+func TestServerOfSeveralNodesIsKnownAsAWholeOrNotAtAll(t *testing.T) {
+	t.Parallel()
+	var addresses []string
+	for range 2 {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer l.Close()
+		addresses = append(addresses, l.Addr().String())
+	}
+	both := watchServer(addresses...)
+	if both == nil || len(both.pids) != 2 {
+		t.Fatalf("%+v listens at %v", both, addresses)
+	}
+	one := watchServer(addresses[0])
+	if a, b := one.memory(), both.memory(); b > a+a/2 {
+		t.Errorf("a process that is two nodes uses %d bytes, once %d", b, a)
+	}
+	if some := watchServer(addresses[0], "192.0.2.1:1"); some != nil {
+		t.Errorf("%+v is a part of the broker only", some)
 	}
 }

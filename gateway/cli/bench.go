@@ -21,7 +21,7 @@ func benchCommand() Command {
 
 Measures the log on this machine, or drives a broker that is running and says how fast it is.`,
 		Run: func(ctx context.Context, env Env, args []string) int {
-			return Dispatch(ctx, env, []Command{benchLogCommand(), benchAMQPCommand(), benchKafkaCommand()}, args)
+			return Dispatch(ctx, env, []Command{benchLogCommand(), benchAMQPCommand(), benchKafkaCommand(), benchLagCommand()}, args)
 		},
 	}
 }

@@ -29,7 +29,7 @@ func runBenchAMQP(ctx context.Context, env Env, args []string) int {
 	l := env.loadFlags("queues", 1, "spread the messages over `N` queues; 0: as many as there are producers, or consumers if they are more", "URL", amqpTarget, amqpLatencyTarget)
 	fs := l.fs
 	var a bench.AMQP
-	fs.StringVar(&a.URL, "url", "amqp://guest:guest@127.0.0.1:5672/", "drive the broker at `URL`")
+	fs.StringVar(&a.URL, "url", "amqp://guest:guest@127.0.0.1:5672/", "drive the broker at `URL`, or its nodes at several with commas between")
 	fs.StringVar(&a.Queue, "queue", "polylog-bench", "queues whose names begin with `NAME`")
 	fs.StringVar(&a.QueueType, "queue-type", "", "declare the queues with `TYPE` as x-queue-type")
 	fs.BoolVar(&a.Transient, "transient", false, "publish messages that are not persistent")

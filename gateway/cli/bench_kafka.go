@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"flag"
 	"strings"
 
 	"polylog/gateway/bench"
@@ -31,21 +32,13 @@ func runBenchKafka(ctx context.Context, env Env, args []string) int {
 	l := env.loadFlags("partitions", 0, "spread the records over `N` partitions; 0: as many as there are producers, or consumers if they are more", "HOST:PORT", kafkaTarget, kafkaLatencyTarget)
 	fs := l.fs
 	var k bench.Kafka
-	fs.StringVar(&k.Broker, "broker", "127.0.0.1:9092", "drive the broker at `HOST:PORT`")
-	fs.StringVar(&k.Topic, "topic", "polylog-bench", "topics whose names begin with `NAME`")
-	fs.StringVar(&k.Acks, "acks", "all", "ask for `N` acknowledgements: all, 1 or 0")
-	fs.BoolVar(&k.Idempotent, "idempotent", true, "number the batches so that none is written twice; goes with -acks all")
-	fs.DurationVar(&k.Linger, "linger", 0, "wait so `LONG` for a batch to fill")
-	fs.IntVar(&k.BatchBytes, "batch-bytes", 1_000_000, "batches of at most `BYTES`")
-	fs.StringVar(&k.Compression, "compression", "none", "compress batches with `CODEC`: "+strings.Join(bench.Compressions, ", "))
+	kafkaFlags(fs, &k)
 	fs.StringVar(&k.Group, "group", "", "consume as the group `NAME`, which commits; else partitions are dealt out to consumers")
 	if code, ok := env.Parse(fs, args); !ok {
 		return code
 	}
 	loads, err := l.loads()
-	if k.Acks != "all" && !l.given("idempotent") {
-		k.Idempotent = false
-	}
+	keepIdempotence(fs, &k)
 	if err == nil {
 		err = k.Check()
 	}
@@ -57,5 +50,27 @@ func runBenchKafka(ctx context.Context, env Env, args []string) int {
 	}
 	other := k
 	other.Broker = *l.against
+	if err := other.Check(); err != nil {
+		return env.Misused("-against: %v", err)
+	}
 	return l.drive(ctx, loads, &k, &other)
+}
+
+// kafkaFlags adds the flags of all that produces to Kafka's protocol.
+func kafkaFlags(fs *flag.FlagSet, k *bench.Kafka) {
+	fs.StringVar(&k.Broker, "broker", "127.0.0.1:9092", "drive the broker at `HOST:PORT`, or the one whose nodes are at several with commas between")
+	fs.StringVar(&k.Topic, "topic", "polylog-bench", "topics whose names begin with `NAME`")
+	fs.IntVar(&k.Replicas, "replicas", -1, "ask for `N` copies of each partition; -1: as many as the broker makes by default")
+	fs.StringVar(&k.Acks, "acks", "all", "ask for `N` acknowledgements: all, 1 or 0")
+	fs.BoolVar(&k.Idempotent, "idempotent", true, "number the batches so that none is written twice; goes with -acks all")
+	fs.DurationVar(&k.Linger, "linger", 0, "wait so `LONG` for a batch to fill")
+	fs.IntVar(&k.BatchBytes, "batch-bytes", 1_000_000, "batches of at most `BYTES`")
+	fs.StringVar(&k.Compression, "compression", "none", "compress batches with `CODEC`: "+strings.Join(bench.Compressions, ", "))
+}
+
+// keepIdempotence leaves out the numbers of batches where they cannot be, unless they were asked for.
+func keepIdempotence(fs *flag.FlagSet, k *bench.Kafka) {
+	if k.Acks != "all" && !given(fs, "idempotent") {
+		k.Idempotent = false
+	}
 }

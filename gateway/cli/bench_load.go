@@ -23,7 +23,10 @@ processor time and memory are shown (as far as this user may see them). Progress
 With -against the same load is put on a second broker, in turns of -rounds rounds each after -warmup rounds, and the medians are compared; then again at
 a rate that both can do (-steady), for the latencies. -producers and -consumers can be lists then, as 1,2,4. docs/benchmarks.md says what the rows mean.
 
-The exit status is 0 if every confirmed message arrived and nothing was left over, else 1.`
+A broker of several nodes is given by all their addresses, with commas between: connections are spread over them in turn, those of consumers shifted by one, and the processor
+time and memory are those of all. (Clients of Kafka find the nodes, and the one to talk to, by themselves.)
+
+The exit status is 0 if every confirmed message arrived and nothing was left over, and with -strict if the targets were reached, else 1.`
 
 // loadFlags are the flags that all drivers of brokers have.
 type loadFlags struct {
@@ -38,7 +41,7 @@ type loadFlags struct {
 	against, againstName          *string
 	rounds, warmup                *int
 	steady, target, latencyTarget *float64
-	asJSON, asMarkdown            *bool
+	asJSON, asMarkdown, strict    *bool
 	profile                       *string
 }
 
@@ -82,6 +85,7 @@ func (env Env) loadFlags(queues string, queuesDefault int, queuesHelp, address s
 	l.steady = fs.Float64("steady", 0.5, "with -against: compare latencies at this `SHARE` of the slower one's rate; 0: do not")
 	l.target = fs.Float64("target", target, "with -against: the `RATIO` of the rates to be reached")
 	l.latencyTarget = fs.Float64("latency-target", latencyTarget, "with -against: the `RATIO` of the latencies not to be exceeded; 0: any will do")
+	l.strict = fs.Bool("strict", false, "with -against: fail if a target is missed")
 	l.asJSON = fs.Bool("json", false, "print the results as JSON")
 	l.asMarkdown = fs.Bool("markdown", false, "with -against: print the results as a table in Markdown")
 	l.profile = fs.String("cpuprofile", "", "write a CPU profile of the driver to `FILE`")
@@ -89,8 +93,8 @@ func (env Env) loadFlags(queues string, queuesDefault int, queuesHelp, address s
 }
 
 // given reports whether a flag was on the command line.
-func (l *loadFlags) given(name string) (is bool) {
-	l.fs.Visit(func(f *flag.Flag) { is = is || f.Name == name })
+func given(fs *flag.FlagSet, name string) (is bool) {
+	fs.Visit(func(f *flag.Flag) { is = is || f.Name == name })
 	return is
 }
 
@@ -107,6 +111,8 @@ func (l *loadFlags) loads() ([]bench.Load, error) {
 		return nil, errors.New("a list of -producers goes with -against")
 	case *l.against == "" && *l.asMarkdown:
 		return nil, errors.New("-markdown goes with -against")
+	case *l.against == "" && *l.strict:
+		return nil, errors.New("-strict goes with -against")
 	case *l.rounds < 1 || *l.warmup < 0:
 		return nil, errors.New("-rounds must be 1 or more, -warmup 0 or more")
 	case *l.steady < 0 || *l.steady > 1:
@@ -175,10 +181,27 @@ func (l *loadFlags) drive(ctx context.Context, loads []bench.Load, ours, theirs 
 	if len(rows) > 0 {
 		failed = errors.Join(failed, write(l.env.Stdout, rows))
 	}
+	if *l.strict {
+		failed = errors.Join(failed, missed(rows))
+	}
 	if failed != nil {
 		return l.env.Failed(failed)
 	}
 	return ExitOK
+}
+
+// missed says which rows have missed their target, if any have.
+func missed(rows []logbench.Row) error {
+	var names []string
+	for _, r := range rows {
+		if !r.OK() {
+			names = append(names, r.Name)
+		}
+	}
+	if len(names) == 0 {
+		return nil
+	}
+	return fmt.Errorf("missed the target: %s", strings.Join(names, ", "))
 }
 
 func (l *loadFlags) driveOne(ctx context.Context, load bench.Load, b bench.Broker, logf bench.Logf) int {

@@ -59,7 +59,7 @@ func runServe(ctx context.Context, env Env, args []string) int {
 	defer release()
 	end := make(chan error, 1)
 	go func() {
-		end <- serve(ctx, gateway.Options{Config: c, Version: buildVersion(env.Version), Log: log, AddressesFile: *addresses})
+		end <- gateway.Serve(ctx, gateway.Options{Config: c, Version: buildVersion(env.Version), Log: log, AddressesFile: *addresses})
 	}()
 	select {
 	case err = <-end:
@@ -71,15 +71,6 @@ func runServe(ctx context.Context, env Env, args []string) int {
 		return ExitFailed
 	}
 	return ExitOK
-}
-
-// serve runs a broker until ctx ends.
-func serve(ctx context.Context, o gateway.Options) error {
-	g, err := gateway.New(ctx, o)
-	if err != nil {
-		return fmt.Errorf("the broker could not start: %w", err)
-	}
-	return g.Run(ctx)
 }
 
 // sameSignal is how long after a signal another one is taken for the same: a terminal and the program that started this one may both pass it on.

@@ -20,6 +20,9 @@ var settingFlags = []struct{ name, key, usage string }{
 	{"amqp", "amqp.listen", "serve AMQP 0-9-1 at `ADDR`, like :5672; \"\" turns it off"},
 	{"kafka", "kafka.listen", "serve Kafka at `ADDR`, like 127.0.0.1:9092; \"\" turns it off"},
 	{"mqtt", "mqtt.listen", "serve MQTT at `ADDR`; not there yet, so only \"\" is taken"},
+	{"node", "node", "call this node `NAME`; in a cluster each has its own"},
+	{"cluster", "cluster.listen", "be a node of a cluster, which the others reach at `ADDR`"},
+	{"seeds", "cluster.seeds", "the `ADDRS` of the nodes that the cluster begins with, with commas between"},
 	{"http", "http.listen", "serve metrics and health at `ADDR`, like 127.0.0.1:15672; \"\" turns it off"},
 }
 

@@ -5,6 +5,7 @@ func commands() []Command {
 	return []Command{
 		serveCommand(),
 		configCommand(),
+		clusterCommand(),
 		checkCommand(),
 		benchCommand(),
 		versionCommand(),

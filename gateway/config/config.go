@@ -13,6 +13,7 @@ type Config struct {
 	Data string
 	Node string
 
+	Cluster  Cluster
 	Log      Log
 	Sync     Sync
 	Storage  Storage
@@ -34,6 +35,23 @@ type Config struct {
 	// Warnings are things that were accepted and are probably not what was meant. The gateway logs them.
 	Warnings []string
 }
+
+// Cluster says with which other nodes this one is one broker.
+type Cluster struct {
+	Listen       string // empty, and no NATS: this node is alone
+	Advertise    string
+	Seeds        []string
+	Name         string
+	Secret       string
+	NATS         []string // URLs, instead of Listen
+	Replicas     int
+	StreamBytes  int64
+	BacklogBytes int64
+	GoneAfter    time.Duration
+}
+
+// Clustered reports whether this node is one of several.
+func (c *Config) Clustered() bool { return c.Cluster.Listen != "" || len(c.Cluster.NATS) > 0 }
 
 // Log says what is logged and how.
 type Log struct {
@@ -158,6 +176,7 @@ func Default() *Config {
 	return &Config{
 		Data:    "data",
 		Node:    "polylog",
+		Cluster: Cluster{Name: "polylog", Replicas: 3, StreamBytes: 8 << 30, BacklogBytes: 1 << 30, GoneAfter: 10 * time.Second},
 		Log:     Log{Level: "info", Format: "auto"},
 		Sync:    Sync{Policy: logstore.SyncAlways, Interval: 100 * time.Millisecond},
 		Storage: Storage{SegmentBytes: 128 << 20, CheckpointBytes: 32 << 20, CleanRate: 64 << 20, OpenFiles: 256},

@@ -166,11 +166,46 @@ func (l *loader) check() {
 			}
 		}
 	}
+	if c.Clustered() {
+		l.checkCluster()
+	}
 	if c.AMQP.Listen == "" && c.Kafka.Listen == "" {
 		c.Warnings = append(c.Warnings, "amqp.listen and kafka.listen are empty: no client can connect")
 	}
 	if c.AMQP.Listen != "" && len(c.Users) == 0 {
 		c.Warnings = append(c.Warnings, "users is empty: nobody can log in with AMQP")
+	}
+}
+
+// checkCluster holds to each other what a node of a cluster is told.
+func (l *loader) checkCluster() {
+	c := l.c
+	if c.sources["node"] == "" {
+		l.wrong("node is not set: in a cluster every node has a name of its own; name it (node, POLYLOG_NODE, --node)")
+	}
+	if c.Cluster.Listen != "" && len(c.Cluster.NATS) > 0 {
+		l.wrong("cluster.listen (%s) and cluster.nats (%s) are both set: the order is carried by the servers in the nodes or by one that is operated elsewhere", c.Source("cluster.listen"), c.Source("cluster.nats"))
+	}
+	for key, name := range map[string]string{"node": c.Node, "cluster.name": c.Cluster.Name} {
+		if strings.IndexFunc(name, func(r rune) bool {
+			return !(r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || r == '-' || r == '_')
+		}) >= 0 || len(name) > 64 {
+			l.wrong("%s: %s is %q: in a cluster a name has 1 to 64 letters, digits, - or _", c.Source(key), key, name)
+		}
+	}
+	if c.Cluster.Listen == "" {
+		return
+	}
+	if c.Cluster.Secret == "" {
+		l.wrong("cluster.secret is not set: give all nodes the same (cluster.secret, POLYLOG_CLUSTER_SECRET)")
+	}
+	if len(c.Cluster.Seeds) == 0 {
+		l.wrong("cluster.seeds is empty: name the addresses of all nodes that the cluster begins with (cluster.seeds, POLYLOG_CLUSTER_SEEDS, --seeds)")
+	}
+	for _, s := range append([]string{c.Cluster.Advertise}, c.Cluster.Seeds...) {
+		if err := (advertised{&s}).check(); err != nil {
+			l.wrong("cluster.seeds (%s) or cluster.advertise (%s): %q is %w; allowed: HOST:PORT", c.Source("cluster.seeds"), c.Source("cluster.advertise"), s, err)
+		}
 	}
 }
 

@@ -246,3 +246,53 @@ func (v unserved) check() error {
 	}
 	return nil
 }
+
+// optional is a word that may be empty.
+type optional struct {
+	to   *string
+	what string
+}
+
+func (v optional) parse(s string) error { *v.to = s; return nil }
+func (v optional) text() string         { return *v.to }
+func (v optional) allowed() string      { return v.what }
+func (v optional) check() error         { return nil }
+
+// secret is a word that is not shown.
+type secret struct{ to *string }
+
+func (v secret) parse(s string) error { *v.to = s; return nil }
+func (v secret) text() string {
+	if *v.to == "" {
+		return ""
+	}
+	return notShown
+}
+func (v secret) allowed() string { return "any text" }
+func (v secret) check() error {
+	if *v.to == notShown {
+		return fmt.Errorf("what is printed in its place; write the secret itself")
+	}
+	return nil
+}
+
+const notShown = "(not shown)"
+
+// words is a list in one word, with commas between.
+type words struct {
+	to   *[]string
+	what string
+}
+
+func (v words) parse(s string) error {
+	*v.to = nil
+	for w := range strings.SplitSeq(s, ",") {
+		if w = strings.TrimSpace(w); w != "" {
+			*v.to = append(*v.to, w)
+		}
+	}
+	return nil
+}
+func (v words) text() string    { return strings.Join(*v.to, ",") }
+func (v words) allowed() string { return v.what }
+func (v words) check() error    { return nil }

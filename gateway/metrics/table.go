@@ -1,6 +1,7 @@
 package metrics
 
 import (
+	"polylog/cluster"
 	"polylog/logstore"
 	"polylog/protocols/amqp"
 	"polylog/protocols/kafka"
@@ -27,6 +28,7 @@ type Snapshot struct {
 	Groups    group.Figures
 	AMQP      *amqp.Figures
 	Kafka     *kafka.Figures
+	Cluster   *cluster.Figures
 }
 
 // Listener is the figures of an open socket.
@@ -104,6 +106,22 @@ func ofKafka(kind Kind, name, help string, read func(f *kafka.Figures) int64) ro
 	}}
 }
 
+// ofCluster is a row that is there while this node is one of several.
+func ofCluster(kind Kind, name, help string, read func(f *cluster.Figures) int64) row {
+	return row{Description{name, help, kind, nil}, func(s *Snapshot, out func(float64, ...string)) {
+		if s.Cluster != nil {
+			out(float64(read(s.Cluster)))
+		}
+	}}
+}
+
+func one(b bool) int64 {
+	if b {
+		return 1
+	}
+	return 0
+}
+
 // rows is the table.
 var rows = []row{
 	{Description{"polylog_info", "Always 1; the label says which version runs.", Gauge, []string{"version"}},
@@ -143,6 +161,18 @@ var rows = []row{
 	counter("polylog_log_copied_bytes_total", "Bytes copied by cleaning.", func(s *Snapshot) int64 { return s.Store.CopiedBytes }),
 	counter("polylog_log_reclaimed_bytes_total", "Disk space brought back by cleaning.", func(s *Snapshot) int64 { return s.Store.ReclaimedBytes }),
 	counter("polylog_log_corrupt_reads_total", "Reads that found the disk not giving back what was written. Any is a reason to look at the disk.", func(s *Snapshot) int64 { return s.Store.CorruptReads }),
+
+	ofCluster(Gauge, "polylog_cluster_live_nodes", "Nodes of the cluster whose epoch goes on.", func(f *cluster.Figures) int64 { return f.Live }),
+	ofCluster(Gauge, "polylog_cluster_leader", "1 on the node that does what one node does for all.", func(f *cluster.Figures) int64 { return one(f.Leads) }),
+	ofCluster(Gauge, "polylog_cluster_available", "1 while this node takes writes, 0 while it is not in touch with a majority.", func(f *cluster.Figures) int64 { return one(f.Available) }),
+	ofCluster(Gauge, "polylog_cluster_last_entry", "The last entry of the order that has come to this node.", func(f *cluster.Figures) int64 { return int64(f.Last) }),
+	ofCluster(Gauge, "polylog_cluster_lag_entries", "Entries of the order that this node knows of and has not.", func(f *cluster.Figures) int64 { return int64(f.Behind) }),
+	ofCluster(Gauge, "polylog_cluster_lag_proposals", "Transactions that have come from the order and are not applied yet.", func(f *cluster.Figures) int64 { return f.Pending }),
+	ofCluster(Gauge, "polylog_cluster_waiting_bytes", "Bytes that this node wants in the order and has not seen there yet.", func(f *cluster.Figures) int64 { return f.Waiting }),
+	ofCluster(Gauge, "polylog_cluster_needed_entry", "The first entry of the order that this node may ask for again. The order is trimmed before the lowest of all nodes.", func(f *cluster.Figures) int64 { return int64(f.Need) }),
+	ofCluster(Gauge, "polylog_cluster_order_bytes", "Size of the order on each node that has a copy, as the leader last saw it; 0 elsewhere.", func(f *cluster.Figures) int64 { return f.OrderBytes }),
+	ofCluster(Counter, "polylog_cluster_resent_total", "Chunks of the order that this node sent more than once.", func(f *cluster.Figures) int64 { return f.Resent }),
+	ofCluster(Counter, "polylog_cluster_refused_total", "Chunks of the order that did not count: repeats, disorder, epochs that are over.", func(f *cluster.Figures) int64 { return f.Refused }),
 
 	gauge("polylog_queues", "Queues in use: with consumers, or with messages delivered and not settled.", func(s *Snapshot) int64 { return s.Queues.Queues }),
 	gauge("polylog_queue_consumers", "Consumers of queues.", func(s *Snapshot) int64 { return s.Queues.Consumers }),
