@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/twmb/franz-go/pkg/kmsg"
 
@@ -40,7 +41,9 @@ func (c *call) produce() {
 	resp := req.ResponseKind().(*kmsg.ProduceResponse)
 	acks := req.Acks
 	parts := c.checkProduce(req, resp)
-	seq := c.appendProduced(parts)
+	ctx, cancel := c.produceContext(req)
+	seq := c.appendProduced(ctx, parts)
+	cancel()
 	switch {
 	case acks == 0:
 		if err := firstError(resp); err != nil {
@@ -56,6 +59,14 @@ func (c *call) produce() {
 	default:
 		c.answerDurable(seq, parts, resp)
 	}
+}
+
+// produceContext ends when the client wants to know, where the order is made by several nodes. On a single one it is a matter of microseconds.
+func (c *call) produceContext(req *kmsg.ProduceRequest) (context.Context, context.CancelFunc) {
+	if !c.server.isClustered() || req.TimeoutMillis <= 0 {
+		return c.conn.ctx, func() {}
+	}
+	return context.WithTimeout(c.conn.ctx, time.Duration(req.TimeoutMillis)*time.Millisecond)
 }
 
 // answerDurable answers when transaction seq is durable; 0 is none.
@@ -167,7 +178,7 @@ func (c *call) findWritable(rt *kmsg.ProduceRequestTopic) (*topic.Topic, error) 
 
 // appendProduced gives the batches their places, in as few transactions as can be, and returns the number of the last one, or 0 if nothing was appended. What
 // fails gets its error.
-func (c *call) appendProduced(parts []produced) (seq uint64) {
+func (c *call) appendProduced(ctx context.Context, parts []produced) (seq uint64) {
 	sequenced := map[logstore.Shard]bool{}
 	for len(parts) > 0 {
 		n, size := 0, 0
@@ -182,26 +193,26 @@ func (c *call) appendProduced(parts []produced) (seq uint64) {
 			size += parts[n].batch.Len()
 			n++
 		}
-		seq = max(seq, c.appendTogether(parts[:n]))
+		seq = max(seq, c.appendTogether(ctx, parts[:n]))
 		parts = parts[n:]
 	}
 	return seq
 }
 
 // appendTogether appends in one transaction. If it cannot have effect, for the sake of one of the partitions, they are tried one by one.
-func (c *call) appendTogether(parts []produced) (seq uint64) {
+func (c *call) appendTogether(ctx context.Context, parts []produced) (seq uint64) {
 	for {
 		txn := logstore.Txn{Do: make([]logstore.Op, 0, 2*len(parts)), Wait: logstore.Relaxed}
 		appends := 0
 		for i := range parts {
-			if c.addTo(&txn, &parts[i]) {
+			if c.addTo(ctx, &txn, &parts[i]) {
 				appends++
 			}
 		}
 		if appends == 0 {
 			return 0
 		}
-		res, err := c.server.opts.Store.Commit(c.conn.ctx, txn)
+		res, err := c.server.opts.Store.Commit(ctx, txn)
 		switch {
 		case err == nil:
 			appends = 0
@@ -222,7 +233,7 @@ func (c *call) appendTogether(parts []produced) (seq uint64) {
 		case len(parts) > 1:
 			for i := range parts {
 				if parts[i].isOpen() {
-					seq = max(seq, c.appendTogether(parts[i:i+1]))
+					seq = max(seq, c.appendTogether(ctx, parts[i:i+1]))
 				}
 			}
 			return seq
@@ -236,16 +247,17 @@ func (p *produced) isOpen() bool { return p.out.ErrorCode == codeNone && p.dupli
 
 // addTo makes a batch part of the transaction; with a producer id that includes the producer's state (KIP-98). It reports false, and notes why, if the batch is not to
 // be appended.
-func (c *call) addTo(txn *logstore.Txn, p *produced) bool {
+func (c *call) addTo(ctx context.Context, txn *logstore.Txn, p *produced) bool {
 	b := p.batch
 	if b.ProducerID() >= 0 {
-		_, next, err := c.server.opts.Store.Bounds(p.shard)
-		var d group.Decision
-		if err == nil {
-			d, err = c.server.opts.Producers.Begin(group.Batch{
-				Shard: p.shard, Since: p.topic.Created, Next: next,
-				ProducerID: b.ProducerID(), Epoch: b.ProducerEpoch(), First: b.BaseSequence(), Count: b.LastOffsetDelta() + 1,
-			})
+		d, err := c.judge(p)
+		if isGap(err) && c.server.isClustered() {
+			// What came before may have been stored by another node, and not be known here yet.
+			if e := c.server.catchUp(ctx); e != nil {
+				err = e
+			} else {
+				d, err = c.judge(p)
+			}
 		}
 		if err != nil {
 			p.fail(err)
@@ -262,11 +274,32 @@ func (c *call) addTo(txn *logstore.Txn, p *produced) bool {
 	return true
 }
 
+// judge decides on a batch by what is known of its producer here.
+func (c *call) judge(p *produced) (d group.Decision, err error) {
+	b := p.batch
+	_, next, err := c.server.opts.Store.Bounds(p.shard)
+	if err != nil {
+		return d, err
+	}
+	return c.server.opts.Producers.Begin(group.Batch{
+		Shard: p.shard, Since: p.topic.Created, Next: next,
+		ProducerID: b.ProducerID(), Epoch: b.ProducerEpoch(), First: b.BaseSequence(), Count: b.LastOffsetDelta() + 1,
+	})
+}
+
+// isGap reports whether the producer goes on where nothing of the kind is known.
+func isGap(err error) bool {
+	_, gap := errors.AsType[*group.OutOfOrderSequenceError](err)
+	_, unknown := errors.AsType[*group.UnknownProducerError](err)
+	return gap || unknown
+}
+
 // isFinal reports whether trying the rest of a failed transaction is of no use, or of harm.
 func isFinal(err error) bool {
 	_, failed := errors.AsType[*logstore.FailedError](err)
 	_, unknown := errors.AsType[*logstore.UnknownOutcomeError](err)
-	return failed || unknown || errors.Is(err, logstore.ErrClosed) || errors.Is(err, context.Canceled)
+	_, unavailable := errors.AsType[*logstore.UnavailableError](err)
+	return failed || unknown || unavailable || errors.Is(err, logstore.ErrClosed) || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)
 }
 
 // placed fills in the answer for a batch that has its place.

@@ -1,6 +1,7 @@
 package kafka
 
 import (
+	"context"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -49,8 +50,12 @@ func (c *call) fetch() {
 		return
 	}
 	f.results = make([]fetchResult, len(f.targets))
+	f.reader.current.Store(!c.server.isClustered())
 	f.reader.read(f.targets, f.results, f.maxBytes)
 	wait := time.Duration(req.MaxWaitMillis) * time.Millisecond
+	if f.reader.ahead {
+		wait = max(wait, aheadWait)
+	}
 	if wait <= 0 || f.isEnough() || len(f.targets) == 0 {
 		f.answer()
 		return
@@ -60,8 +65,13 @@ func (c *call) fetch() {
 	c.conn.work.Go(f.wait)
 }
 
-// isEnough reports whether the answer need not wait.
-func (f *fetch) isEnough() bool { return f.reader.bytes >= f.minBytes || f.reader.failed }
+// aheadWait is how long a fetch at least waits for this node to catch up with the offset, when the client wishes to wait less.
+const aheadWait = time.Second / 2
+
+// isEnough reports whether the answer need not wait. With nothing but an offset that is beyond the end here, it waits to learn whether that is the end.
+func (f *fetch) isEnough() bool {
+	return f.reader.failed || f.reader.bytes >= f.minBytes && (f.reader.bytes > 0 || !f.reader.ahead)
+}
 
 // begin finds out what is to be fetched (KIP-227).
 func (f *fetch) begin(req *kmsg.FetchRequest) (code int16) {
@@ -116,6 +126,9 @@ func (f *fetch) wait() {
 			defer c.server.opts.Store.NotifyGrowth(f.results[i].shard, grown)()
 		}
 	}
+	if f.reader.ahead {
+		c.conn.work.Go(func() { f.learnEnd(grown) })
+	}
 	timer := time.NewTimer(time.Until(f.until))
 	defer timer.Stop()
 	pause := time.Duration(0)
@@ -141,6 +154,17 @@ func (f *fetch) wait() {
 			c.respondNothing()
 			return
 		}
+	}
+}
+
+// learnEnd finds out whether offsets that are beyond the end here are beyond the end. If that takes longer than the fetch, it is answered that there is nothing yet:
+// a real follower's OFFSET_OUT_OF_RANGE would have the consumer begin elsewhere.
+func (f *fetch) learnEnd(learnt chan struct{}) {
+	ctx, cancel := context.WithDeadline(f.call.conn.ctx, f.until)
+	defer cancel()
+	if f.call.server.catchUp(ctx) == nil {
+		f.reader.current.Store(true)
+		wake(learnt)
 	}
 }
 

@@ -32,22 +32,24 @@ func (c *call) listOffsets() {
 	req := c.req.(*kmsg.ListOffsetsRequest)
 	resp := req.ResponseKind().(*kmsg.ListOffsetsResponse)
 	seen := map[fetchKey]int{}
-	byTime := false
+	byTime, byEnd := false, false
 	for i := range req.Topics {
 		for j := range req.Topics[i].Partitions {
 			p := &req.Topics[i].Partitions[j]
 			seen[fetchKey{name: req.Topics[i].Topic, partition: p.Partition}]++
 			byTime = byTime || p.Timestamp >= 0 || p.Timestamp == timeMax
+			byEnd = byEnd || p.Timestamp == timeLatest
 		}
 	}
-	if !byTime {
-		c.fillOffsets(req, resp, seen)
+	if !byTime && (!byEnd || !c.server.isClustered()) {
+		c.fillOffsets(req, resp, seen, nil)
 		c.respond(resp)
 		return
 	}
 	c.conn.work.Go(func() {
+		unsure := c.server.catchUp(c.conn.ctx) // what was acknowledged, by whatever node, is counted
 		if c.startSearch() {
-			c.fillOffsets(req, resp, seen)
+			c.fillOffsets(req, resp, seen, unsure)
 			<-c.server.searching
 			<-c.conn.searching
 		}
@@ -70,7 +72,8 @@ func (c *call) startSearch() bool {
 	}
 }
 
-func (c *call) fillOffsets(req *kmsg.ListOffsetsRequest, resp *kmsg.ListOffsetsResponse, seen map[fetchKey]int) {
+// fillOffsets fills in the answer; unsure is why it is not known whether this node has all that there is.
+func (c *call) fillOffsets(req *kmsg.ListOffsetsRequest, resp *kmsg.ListOffsetsResponse, seen map[fetchKey]int, unsure error) {
 	resp.Topics = make([]kmsg.ListOffsetsResponseTopic, len(req.Topics))
 	for i := range req.Topics {
 		rt, out := &req.Topics[i], &resp.Topics[i]
@@ -86,6 +89,8 @@ func (c *call) fillOffsets(req *kmsg.ListOffsetsRequest, resp *kmsg.ListOffsetsR
 				po.ErrorCode = codeInvalidRequest
 			case rp.Timestamp < 0 && (!special || c.version < since):
 				po.ErrorCode = codeUnsupportedVersion
+			case unsure != nil && rp.Timestamp != timeEarliest:
+				po.ErrorCode = codeNotLeaderOrFollower // the client looks for a better one
 			default:
 				c.fillOffset(rt.Topic, rp, po)
 			}

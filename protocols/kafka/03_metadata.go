@@ -19,14 +19,16 @@ const (
 	clusterOperations = 1<<5 | 1<<8 | 1<<12              // create, describe, idempotent write
 )
 
-// metadata answers with the broker and its topics. Topics that are missing are made when the request and the broker allow it, which waits for the disk, elsewhere.
+// metadata answers with the brokers and their topics. Topics that are missing are made when the request and the broker allow it, which waits for the disk, elsewhere.
 func (c *call) metadata() {
 	req := c.req.(*kmsg.MetadataRequest)
 	resp := req.ResponseKind().(*kmsg.MetadataResponse)
-	host, port := c.server.opts.Advertise(c.conn.net)
-	resp.Brokers = []kmsg.MetadataResponseBroker{{NodeID: c.server.opts.NodeID, Host: host, Port: port}}
+	c.nodes = c.server.layout(c.conn.net)
+	for _, b := range c.nodes.brokers {
+		resp.Brokers = append(resp.Brokers, kmsg.MetadataResponseBroker{NodeID: b.ID, Host: b.Host, Port: b.Port, Rack: textOrNull(b.Rack)})
+	}
 	resp.ClusterID = &c.server.opts.ClusterID
-	resp.ControllerID = c.server.opts.NodeID
+	resp.ControllerID = c.nodes.ids[0] // any node does what only a controller does in Kafka
 	if req.IncludeClusterAuthorizedOperations {
 		resp.AuthorizedOperations = clusterOperations
 	}
@@ -114,10 +116,11 @@ func (c *call) describeTopic(req *kmsg.MetadataRequest, name string, t *topic.To
 		out.AuthorizedOperations = topicOperations
 	}
 	out.Partitions = make([]kmsg.MetadataResponseTopicPartition, len(t.Shards))
-	self := []int32{c.server.opts.NodeID}
 	for i := range out.Partitions {
+		leader := c.nodes.leader(t.ID, int32(i))
+		replicas := c.nodes.replicas[leader]
 		out.Partitions[i] = kmsg.MetadataResponseTopicPartition{
-			Partition: int32(i), Leader: self[0], LeaderEpoch: leaderEpoch, Replicas: self, ISR: self, OfflineReplicas: []int32{},
+			Partition: int32(i), Leader: leader, LeaderEpoch: leaderEpoch, Replicas: replicas, ISR: replicas, OfflineReplicas: []int32{},
 		}
 	}
 	return out
@@ -132,7 +135,9 @@ func (c *call) createMissing(req *kmsg.MetadataRequest, resp *kmsg.MetadataRespo
 			t, err = c.conn.visible(exists.Topic, nil)
 		}
 		if err != nil {
-			out.ErrorCode = code(err)
+			if out.ErrorCode = code(err); out.ErrorCode == codeNotEnoughReplicas {
+				out.ErrorCode = codeLeaderNotAvailable // what asking for metadata may be answered, and is asked again after
+			}
 			return
 		}
 		*out = c.describeTopic(req, *out.Topic, t)

@@ -1,6 +1,7 @@
 package kafka
 
 import (
+	"context"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -51,7 +52,9 @@ func (c *call) offsetCommit() {
 			out = append(out, answer)
 		}
 	}
-	refused, err := c.server.opts.Groups.Commit(c.conn.ctx, move)
+	ctx, cancel := c.commitContext()
+	refused, err := c.server.opts.Groups.Commit(ctx, move)
+	cancel()
 	if err != nil {
 		for i := range resp.Topics {
 			for j := range resp.Topics[i].Partitions {
@@ -72,6 +75,17 @@ func (c *call) offsetCommit() {
 		}
 		c.respond(resp)
 	})
+}
+
+// commitPatience is how long a commit may take where several nodes agree on it. It is shorter than any client waits, so that a commit is over before the client tries
+// again or goes on.
+const commitPatience = 5 * time.Second
+
+func (c *call) commitContext() (context.Context, context.CancelFunc) {
+	if c.server.isClustered() {
+		return context.WithTimeout(c.conn.ctx, commitPatience)
+	}
+	return c.conn.ctx, func() {}
 }
 
 // retentionMax bounds what a client may ask for, in milliseconds: a hundred years.

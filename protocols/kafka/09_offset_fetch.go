@@ -30,19 +30,27 @@ func (c *call) offsetFetch() {
 		asked = []kmsg.OffsetFetchRequestGroup{g}
 	}
 	resp.Groups = make([]kmsg.OffsetFetchResponseGroup, len(asked))
-	for i := range asked {
-		c.fetchOffsets(&asked[i], &resp.Groups[i])
-	}
-	c.afterOrder(func(err error) {
+	answer := func(err error) {
 		if err != nil {
 			for i := range resp.Groups {
-				resp.Groups[i].ErrorCode, resp.Groups[i].Topics = code(err), nil
+				g := &resp.Groups[i]
+				g.ErrorCode, g.Topics = code(&group.UnavailableError{Err: err}), refusedOffsets(req.Version, &asked[i])
 			}
 		}
 		if req.Version < 8 {
 			flattenOffsets(req.Version, resp)
 		}
 		c.respond(resp)
+	}
+	c.whenCaughtUp(func(err error) {
+		for i := range asked {
+			c.fetchOffsets(&asked[i], &resp.Groups[i], err)
+		}
+		if err != nil {
+			answer(nil)
+			return
+		}
+		c.server.durable.awaitAll(answer)
 	})
 }
 
@@ -63,17 +71,37 @@ func flattenOffsets(version int16, resp *kmsg.OffsetFetchResponse) {
 	}
 }
 
-func (c *call) fetchOffsets(asked *kmsg.OffsetFetchRequestGroup, out *kmsg.OffsetFetchResponseGroup) {
+// fetchOffsets fills in the answer for a group; unsure is why it is not known whether what this node has is what there is.
+func (c *call) fetchOffsets(asked *kmsg.OffsetFetchRequestGroup, out *kmsg.OffsetFetchResponseGroup, unsure error) {
 	out.Group = asked.Group
 	var err error
-	if asked.Topics == nil {
+	switch {
+	case unsure != nil:
+		err = &group.UnavailableError{Group: asked.Group, Err: unsure}
+	case asked.Topics == nil:
 		out.Topics, err = c.allOffsets(asked.Group)
-	} else {
+	default:
 		out.Topics, err = c.theseOffsets(asked)
 	}
 	if err != nil {
 		out.ErrorCode = code(err)
+		out.Topics = refusedOffsets(c.version, asked)
 	}
+}
+
+// refusedOffsets names the partitions that were asked for, in a version that has no other place for an error.
+func refusedOffsets(version int16, asked *kmsg.OffsetFetchRequestGroup) (topics []kmsg.OffsetFetchResponseGroupTopic) {
+	if version >= 2 {
+		return nil
+	}
+	for _, in := range asked.Topics {
+		out := kmsg.OffsetFetchResponseGroupTopic{Topic: in.Topic}
+		for _, p := range in.Partitions {
+			out.Partitions = append(out.Partitions, fetchedOffset(group.Bookmark{TopicPartition: group.TopicPartition{Partition: p}}, false))
+		}
+		topics = append(topics, out)
+	}
+	return topics
 }
 
 // allOffsets are the bookmarks of the group in topics that are there.

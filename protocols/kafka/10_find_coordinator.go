@@ -16,24 +16,38 @@ const (
 	coordinatesTxn   = 1
 )
 
-// findCoordinator names this node: it coordinates everything. Share groups, and types of key that do not exist, are answered INVALID_REQUEST.
+// findCoordinator names the node that coordinates a group. There are no transactions, but who asks for the coordinator of one is told a node too. Share groups, and
+// types of key that do not exist, are answered INVALID_REQUEST. A node that is not in touch with a majority may not know who is alive, and says that it does not.
 func (c *call) findCoordinator() {
 	req := c.req.(*kmsg.FindCoordinatorRequest)
 	resp := req.ResponseKind().(*kmsg.FindCoordinatorResponse)
-	node := kmsg.FindCoordinatorResponseCoordinator{NodeID: c.server.opts.NodeID}
-	node.Host, node.Port = c.server.opts.Advertise(c.conn.net)
-	if kind := req.CoordinatorType; req.Version >= 1 && kind != coordinatesGroup && kind != coordinatesTxn {
-		why := "no coordinator is there for keys of type " + strconv.Itoa(int(kind))
-		node = kmsg.FindCoordinatorResponseCoordinator{NodeID: -1, Port: -1, ErrorCode: codeInvalidRequest, ErrorMessage: &why}
+	nodes, kind := c.server.layout(c.conn.net), int8(coordinatesGroup)
+	if req.Version >= 1 {
+		kind = req.CoordinatorType
 	}
+	find := func(key string) kmsg.FindCoordinatorResponseCoordinator { return c.coordinatorOf(nodes, kind, key) }
 	if req.Version < 4 {
+		node := find(req.CoordinatorKey)
 		resp.NodeID, resp.Host, resp.Port, resp.ErrorCode, resp.ErrorMessage = node.NodeID, node.Host, node.Port, node.ErrorCode, node.ErrorMessage
 		c.respond(resp)
 		return
 	}
 	for _, key := range req.CoordinatorKeys {
-		node.Key = key
-		resp.Coordinators = append(resp.Coordinators, node)
+		resp.Coordinators = append(resp.Coordinators, find(key))
 	}
 	c.respond(resp)
+}
+
+func (c *call) coordinatorOf(nodes *layout, kind int8, key string) kmsg.FindCoordinatorResponseCoordinator {
+	refuse := func(code int16, why string) kmsg.FindCoordinatorResponseCoordinator {
+		return kmsg.FindCoordinatorResponseCoordinator{Key: key, NodeID: -1, Port: -1, ErrorCode: code, ErrorMessage: &why}
+	}
+	if kind != coordinatesGroup && kind != coordinatesTxn {
+		return refuse(codeInvalidRequest, "no coordinator is there for keys of type "+strconv.Itoa(int(kind)))
+	}
+	if err := c.server.opts.Store.Available(); err != nil {
+		return refuse(codeCoordinatorNotAvailable, err.Error())
+	}
+	b := nodes.coordinator(c.conn.namespace, key)
+	return kmsg.FindCoordinatorResponseCoordinator{Key: key, NodeID: b.ID, Host: b.Host, Port: b.Port}
 }

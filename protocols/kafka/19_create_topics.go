@@ -57,10 +57,11 @@ func (c *call) createTopics() {
 		asked = append(asked, rt)
 		resp.Topics = append(resp.Topics, out)
 	}
+	ids := c.server.layout(c.conn.net).ids
 	c.conn.work.Go(func() {
 		c.server.inParallel(len(asked), func(i int) {
 			if asked[i] != nil {
-				c.createTopic(asked[i], &resp.Topics[i], req.ValidateOnly)
+				c.createTopic(asked[i], &resp.Topics[i], ids, req.ValidateOnly)
 			}
 		})
 		c.respond(resp)
@@ -68,12 +69,12 @@ func (c *call) createTopics() {
 }
 
 func setCreateError(out *kmsg.CreateTopicsResponseTopic, err error) {
-	out.ErrorCode, out.ErrorMessage = code(err), errorMessage(err)
+	out.ErrorCode, out.ErrorMessage = adminCode(err), errorMessage(err)
 	out.Configs = nil
 }
 
-func (c *call) createTopic(rt *kmsg.CreateTopicsRequestTopic, out *kmsg.CreateTopicsResponseTopic, validateOnly bool) {
-	wish, err := c.server.wish(rt)
+func (c *call) createTopic(rt *kmsg.CreateTopicsRequestTopic, out *kmsg.CreateTopicsResponseTopic, ids []int32, validateOnly bool) {
+	wish, err := c.server.wish(rt, ids)
 	var t *topic.Topic
 	switch {
 	case err != nil:
@@ -89,7 +90,7 @@ func (c *call) createTopic(rt *kmsg.CreateTopicsRequestTopic, out *kmsg.CreateTo
 	if t != nil {
 		out.TopicID = t.ID
 	}
-	out.NumPartitions, out.ReplicationFactor = int32(wish.partitions), 1
+	out.NumPartitions, out.ReplicationFactor = int32(wish.partitions), int16(len(ids))
 	for _, cf := range c.server.topicConfigs(&topic.Topic{AckPolicy: topic.Retain, Config: wish.config}) {
 		source := sourceDefault
 		if cf.set {
@@ -99,8 +100,8 @@ func (c *call) createTopic(rt *kmsg.CreateTopicsRequestTopic, out *kmsg.CreateTo
 	}
 }
 
-// wish reads a request for one topic.
-func (s *Server) wish(rt *kmsg.CreateTopicsRequestTopic) (topicWish, error) {
+// wish reads a request for one topic, at the brokers that there are. All of them have all topics, however many were asked for.
+func (s *Server) wish(rt *kmsg.CreateTopicsRequestTopic, ids []int32) (topicWish, error) {
 	w := topicWish{name: rt.Topic, partitions: int(rt.NumPartitions), config: map[string]string{}}
 	for _, rc := range rt.Configs {
 		if rc.Value == nil {
@@ -109,7 +110,7 @@ func (s *Server) wish(rt *kmsg.CreateTopicsRequestTopic) (topicWish, error) {
 		w.config[rc.Name] = *rc.Value
 	}
 	if len(rt.ReplicaAssignment) > 0 {
-		return w, s.assigned(rt, &w)
+		return w, assigned(rt, ids, &w)
 	}
 	switch {
 	case rt.NumPartitions == -1:
@@ -117,14 +118,14 @@ func (s *Server) wish(rt *kmsg.CreateTopicsRequestTopic) (topicWish, error) {
 	case rt.NumPartitions <= 0:
 		return w, &wishError{codeInvalidPartitions, "number of partitions must be larger than 0, or -1 for the broker's default"}
 	}
-	if rt.ReplicationFactor != -1 && rt.ReplicationFactor != 1 {
-		return w, &wishError{codeInvalidReplicationFactor, fmt.Sprintf("replication factor %d; there is 1 broker, so it is 1, or -1 for the broker's default", rt.ReplicationFactor)}
+	if n := int(rt.ReplicationFactor); n != -1 && (n < 1 || n > len(ids)) {
+		return w, &wishError{codeInvalidReplicationFactor, fmt.Sprintf("replication factor %d; there are brokers: %d, so it is 1 to %[2]d, or -1 for the broker's default", n, len(ids))}
 	}
 	return w, nil
 }
 
-// assigned checks an assignment of partitions to brokers by hand: all partitions from 0 on, each to this broker alone.
-func (s *Server) assigned(rt *kmsg.CreateTopicsRequestTopic, w *topicWish) error {
+// assigned checks an assignment of partitions to brokers by hand: all partitions from 0 on, each to brokers that there are, none twice.
+func assigned(rt *kmsg.CreateTopicsRequestTopic, ids []int32, w *topicWish) error {
 	if rt.NumPartitions != -1 || rt.ReplicationFactor != -1 {
 		return &wishError{codeInvalidRequest, "with an assignment by hand, the number of partitions and the replication factor must be -1"}
 	}
@@ -135,8 +136,13 @@ func (s *Server) assigned(rt *kmsg.CreateTopicsRequestTopic, w *topicWish) error
 			return &wishError{codeInvalidReplicaAssignment, "partitions must be numbered from 0 on, each once"}
 		}
 		seen[a.Partition] = true
-		if !slices.Equal(a.Replicas, []int32{s.opts.NodeID}) {
-			return &wishError{codeInvalidReplicaAssignment, fmt.Sprintf("partition %d is assigned to %v; the one broker is %d", a.Partition, a.Replicas, s.opts.NodeID)}
+		for i, id := range a.Replicas {
+			if !slices.Contains(ids, id) || slices.Contains(a.Replicas[:i], id) {
+				return &wishError{codeInvalidReplicaAssignment, fmt.Sprintf("partition %d is assigned to %v; the brokers are %v", a.Partition, a.Replicas, ids)}
+			}
+		}
+		if len(a.Replicas) == 0 {
+			return &wishError{codeInvalidReplicaAssignment, fmt.Sprintf("partition %d is assigned to nobody; the brokers are %v", a.Partition, ids)}
 		}
 	}
 	return nil

@@ -58,7 +58,7 @@ func (c *call) deleteTopics() {
 			}
 			if err := c.server.opts.Topics.Delete(c.conn.ctx, topics[i]); err != nil {
 				out := &resp.Topics[i]
-				out.ErrorCode, out.ErrorMessage = code(err), errorMessage(err)
+				out.ErrorCode, out.ErrorMessage = adminCode(err), errorMessage(err)
 			}
 		})
 		c.respond(resp)

@@ -25,7 +25,9 @@ func (c *call) initProducerID() {
 		c.conn.work.Go(func() {
 			id, err := c.server.opts.Producers.NewID(c.conn.ctx)
 			if err != nil {
-				resp.ErrorCode = code(err)
+				if resp.ErrorCode = code(err); resp.ErrorCode == codeNotEnoughReplicas || resp.ErrorCode == codeRequestTimedOut {
+					resp.ErrorCode = codeCoordinatorLoadInProgress // the one that all clients just ask again after
+				}
 			} else {
 				resp.ProducerID, resp.ProducerEpoch = id, 0
 			}

@@ -15,6 +15,15 @@ import (
 func (c *call) offsetForLeaderEpoch() {
 	req := c.req.(*kmsg.OffsetForLeaderEpochRequest)
 	resp := req.ResponseKind().(*kmsg.OffsetForLeaderEpochResponse)
+	c.whenCaughtUp(func(err error) {
+		c.fillEpochEnds(req, resp, err)
+		c.respond(resp)
+	})
+}
+
+// fillEpochEnds fills in the answer; unsure is why it is not known whether this node has all that there is. An end that is too low would tell the consumer that
+// records were taken back.
+func (c *call) fillEpochEnds(req *kmsg.OffsetForLeaderEpochRequest, resp *kmsg.OffsetForLeaderEpochResponse, unsure error) {
 	resp.Topics = make([]kmsg.OffsetForLeaderEpochResponseTopic, len(req.Topics))
 	for i := range req.Topics {
 		rt, out := &req.Topics[i], &resp.Topics[i]
@@ -24,10 +33,13 @@ func (c *call) offsetForLeaderEpoch() {
 			po := &out.Partitions[j]
 			po.Default()
 			po.Partition = rt.Partitions[j].Partition
+			if unsure != nil {
+				po.ErrorCode = codeNotLeaderOrFollower
+				continue
+			}
 			c.fillEpochEnd(rt.Topic, &rt.Partitions[j], po)
 		}
 	}
-	c.respond(resp)
 }
 
 func (c *call) fillEpochEnd(name string, rp *kmsg.OffsetForLeaderEpochRequestTopicPartition, out *kmsg.OffsetForLeaderEpochResponseTopicPartition) {

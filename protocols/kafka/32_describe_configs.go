@@ -55,7 +55,7 @@ func (s *Server) topicConfigs(t *topic.Topic) []config {
 }
 
 // brokerConfigs are what clients may want to know of the broker, under the names that Kafka has for it.
-func (s *Server) brokerConfigs() []config {
+func (s *Server) brokerConfigs(brokers int) []config {
 	d, l := s.opts.Defaults, s.opts.Limits
 	number := func(name string, n int, about string) config {
 		return config{name: name, value: strconv.Itoa(n), kind: kmsg.ConfigTypeInt, about: about}
@@ -63,7 +63,7 @@ func (s *Server) brokerConfigs() []config {
 	return []config{
 		{name: "auto.create.topics.enable", value: strconv.FormatBool(s.opts.AutoCreate), kind: kmsg.ConfigTypeBoolean, about: "Whether a topic is made when a client asks for one that does not exist."},
 		number("broker.id", int(s.opts.NodeID), "The broker's number."),
-		number("default.replication.factor", 1, "There is one log."),
+		number("default.replication.factor", brokers, "Every broker has all of the one log."),
 		number("fetch.max.bytes", l.ResponseBytes, "The most bytes of records in the answer to a fetch."),
 		number("message.max.bytes", int(d.MaxMessageBytes), "The largest batch, where a topic does not say."),
 		number("num.partitions", s.opts.Partitions, "How many partitions a topic gets that is made without saying how many."),
@@ -127,9 +127,9 @@ func (c *call) configsOf(rr *kmsg.DescribeConfigsRequestResource) ([]config, err
 	case rr.ResourceType == resourceBroker && rr.ResourceName == "": // what is set for all brokers at run time: nothing can be
 		return nil, nil
 	case rr.ResourceType == resourceBroker && rr.ResourceName == strconv.Itoa(int(c.server.opts.NodeID)):
-		return c.server.brokerConfigs(), nil
+		return c.server.brokerConfigs(len(c.server.brokers(c.conn.net))), nil
 	case rr.ResourceType == resourceBroker:
-		return nil, &wishError{codeInvalidRequest, fmt.Sprintf("the one broker is %d, not %q", c.server.opts.NodeID, rr.ResourceName)}
+		return nil, &wishError{codeInvalidRequest, fmt.Sprintf("this broker is %d, not %q; ask that one", c.server.opts.NodeID, rr.ResourceName)}
 	}
 	return nil, &wishError{codeInvalidRequest, fmt.Sprintf("resources of type %d have no configurations here; topics (2) and brokers (4) have", rr.ResourceType)}
 }

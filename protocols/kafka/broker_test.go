@@ -76,7 +76,10 @@ func startBroker(t testing.TB, change func(*Options)) *broker {
 
 func (b *broker) listen() {
 	b.server = New(b.opts)
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if b.addr == "" {
+		b.addr = "127.0.0.1:0"
+	}
+	ln, err := net.Listen("tcp", b.addr) // the same one again when it comes back
 	if err != nil {
 		b.t.Fatal(err)
 	}

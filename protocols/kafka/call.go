@@ -19,8 +19,9 @@ type call struct {
 	req     kmsg.Request
 
 	correlation int32
-	frame       *frame // what req was decoded from; nil: nobody's to give back
-	held        int64  // bytes that the connection accounts to this call
+	nodes       *layout // of the answer to Metadata
+	frame       *frame  // what req was decoded from; nil: nobody's to give back
+	held        int64   // bytes that the connection accounts to this call
 
 	// Guarded by conn.mu: the answer.
 	answered bool

@@ -7,13 +7,16 @@ const (
 	codeOffsetOutOfRange           int16 = 1
 	codeCorruptMessage             int16 = 2
 	codeUnknownTopicOrPartition    int16 = 3
+	codeLeaderNotAvailable         int16 = 5
 	codeNotLeaderOrFollower        int16 = 6
 	codeRequestTimedOut            int16 = 7
 	codeMessageTooLarge            int16 = 10
 	codeOffsetMetadataTooLarge     int16 = 12
+	codeCoordinatorLoadInProgress  int16 = 14
 	codeCoordinatorNotAvailable    int16 = 15
 	codeNotCoordinator             int16 = 16
 	codeInvalidTopicException      int16 = 17
+	codeNotEnoughReplicas          int16 = 19
 	codeInvalidRequiredAcks        int16 = 21
 	codeIllegalGeneration          int16 = 22
 	codeInconsistentGroupProtocol  int16 = 23
@@ -29,6 +32,7 @@ const (
 	codeInvalidReplicationFactor   int16 = 38
 	codeInvalidReplicaAssignment   int16 = 39
 	codeInvalidConfig              int16 = 40
+	codeNotController              int16 = 41
 	codeInvalidRequest             int16 = 42
 	codePolicyViolation            int16 = 44
 	codeOutOfOrderSequenceNumber   int16 = 45

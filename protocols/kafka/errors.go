@@ -112,8 +112,18 @@ var errorCodes = []errorCode{
 
 	// Last, since they may be around any of the others.
 	onType[*logstore.UnknownOutcomeError](codeRequestTimedOut),
+	onType[*logstore.UnavailableError](codeNotEnoughReplicas), // behind the one before, which it may be the cause of
 	onValue("context.DeadlineExceeded", context.DeadlineExceeded, codeRequestTimedOut),
 	onValue("context.Canceled", context.Canceled, codeNotLeaderOrFollower),
+}
+
+// adminCode is code for requests that Kafka's controller answers: where none can be reached, the client looks for it anew.
+func adminCode(err error) int16 {
+	c := code(err)
+	if c == codeNotEnoughReplicas {
+		return codeNotController
+	}
+	return c
 }
 
 // code returns what a client is told of err. What is not in the table is a fault of the broker's own.

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"math"
 	"sync"
+	"sync/atomic"
 
 	"polylog/logstore"
 	"polylog/logstore/record"
@@ -19,6 +20,7 @@ type fetchResult struct {
 	start   int64          // log start, -1: not known
 	records [][]byte       // batches; they lie in the memory of fetchMemory
 	passed  bool           // records has no record and says that offsets are past
+	ahead   bool           // the offset lies beyond the end that this node knows, which may not be the end
 }
 
 // fetchMemory is the memory of one fetch's records. What is small is copied together, so that a fetch of many partitions with little in each does not need a read
@@ -101,6 +103,8 @@ type fetchReader struct {
 	left    int // bytes that may be read yet
 	bytes   int // that were read
 	failed  bool
+	ahead   bool        // an offset lies beyond the end that this node knows
+	current atomic.Bool // all is here that was there when the fetch came: what is beyond the end is out of range
 	memory  fetchMemory
 	last    fetchKey     // whose topic was looked up last: partitions of a topic come together
 	topic   *topic.Topic // of last
@@ -110,13 +114,14 @@ type fetchReader struct {
 // read fills in the results, in the order of the targets: whole batches until max bytes are reached, but the first one found is returned whatever its size (KIP-74).
 func (r *fetchReader) read(targets []fetchTarget, results []fetchResult, max int) {
 	r.memory.release()
-	r.left, r.bytes, r.failed, r.topic, r.err = max, 0, false, nil, nil
+	r.left, r.bytes, r.failed, r.ahead, r.topic, r.err = max, 0, false, false, nil, nil
 	for i := range targets {
 		results[i] = fetchResult{high: -1, start: -1}
 		r.target(&targets[i], &results[i])
 		if results[i].code != codeNone {
 			r.failed = true
 		}
+		r.ahead = r.ahead || results[i].ahead
 	}
 }
 
@@ -149,12 +154,18 @@ func (r *fetchReader) target(t *fetchTarget, res *fetchResult) {
 		return
 	}
 	for {
+		current := r.current.Load() // before the bounds
 		b, err := r.conn.server.bounds(res.topic, res.shard)
 		if err != nil {
 			res.code = code(err)
 			return
 		}
 		res.high, res.start = b.next, b.start
+		if t.offset > b.next && !current {
+			// Another node has given the client more than is here yet. Its offset is at most the end.
+			res.high, res.ahead = t.offset, true
+			return
+		}
 		if t.offset < b.start || t.offset > b.next {
 			res.code = codeOffsetOutOfRange
 			return

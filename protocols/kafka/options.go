@@ -23,6 +23,9 @@ type Options struct {
 	NodeID    int32
 	// Advertise returns the address that the client behind conn reaches this node by.
 	Advertise func(conn net.Conn) (host string, port int32)
+	// Brokers returns the live nodes, by ascending id, this one always among them, as the client behind conn reaches them. nil: there is only this node. Groups.Mine
+	// must go by the same nodes (group.CoordinatorOf).
+	Brokers func(conn net.Conn) []Broker
 
 	AutoCreate bool // a topic that a client asks for and that does not exist is made, if the request allows it too
 	Partitions int  // of a topic whose creator names no number; default 1

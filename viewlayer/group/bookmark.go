@@ -87,7 +87,10 @@ func (c *Coordinator) commit(ctx context.Context, n groupName, check func(*group
 		if err == nil {
 			return nil
 		}
-		if !errors.Is(err, logstore.ErrConflict) {
+		if errors.As(err, new(*logstore.UnknownOutcomeError)) {
+			c.drawOwner() // from the next commit of the group on, this one has no effect if it had none by then
+		}
+		if !errors.Is(err, logstore.ErrConflict) || ctx.Err() != nil {
 			return &UnavailableError{n.group, err}
 		}
 		if err := c.verify(n); err != nil {
@@ -108,15 +111,17 @@ func (c *Coordinator) conditionFor(n groupName, check func(*group) error) (logst
 	if err := check(g); err != nil {
 		return logstore.Condition{}, err
 	}
-	if g.raw == nil {
-		g.since = c.opts.Now()
-		h := head{writes: 1, since: g.since.UnixMilli()}
-		raw := h.encode()
-		if err := g.write([]logstore.Op{logstore.Put(n.headKey(), raw)}); err != nil {
-			return logstore.Condition{}, err
-		}
-		g.stored, g.raw = h, raw
+	if g.raw != nil {
+		err := g.claim()
+		return g.condition(), err
 	}
+	g.since = c.opts.Now()
+	h := head{writes: 1, since: g.since.UnixMilli(), owner: g.mark()}
+	raw := h.encode()
+	if err := g.write([]logstore.Op{logstore.Put(n.headKey(), raw)}); err != nil {
+		return logstore.Condition{}, err
+	}
+	g.stored, g.raw = h, raw
 	return g.condition(), nil
 }
 
@@ -133,8 +138,12 @@ func (c *Coordinator) verify(n groupName) error {
 	return nil
 }
 
-// Fetch returns the group's bookmark in the partition, if there is one. It may have been ordered a moment ago and not be on the disk yet.
+// Fetch returns the group's bookmark in the partition, if there is one. It may have been ordered a moment ago and not be on the disk yet. Where there are several
+// coordinators, CatchUp comes first.
 func (c *Coordinator) Fetch(namespace, group string, p TopicPartition) (Bookmark, bool, error) {
+	if !c.opts.Mine(namespace, group) {
+		return Bookmark{}, false, &NotCoordinatorError{group}
+	}
 	key := groupName{namespace, group}.bookmarkKey(p)
 	v, ok := c.opts.Store.Get(key)
 	if !ok {
@@ -144,8 +153,11 @@ func (c *Coordinator) Fetch(namespace, group string, p TopicPartition) (Bookmark
 	return b, err == nil, err
 }
 
-// FetchAll returns all bookmarks of the group, by topic and partition.
+// FetchAll returns all bookmarks of the group, by topic and partition. As with Fetch, CatchUp comes first.
 func (c *Coordinator) FetchAll(namespace, group string) (all []Bookmark, err error) {
+	if !c.opts.Mine(namespace, group) {
+		return nil, &NotCoordinatorError{group}
+	}
 	prefix := groupName{namespace, group}.key(bookmarkPrefix)
 	c.opts.Store.Scan(prefix, func(key string, v []byte) bool {
 		var b Bookmark
@@ -187,6 +199,11 @@ func (c *Coordinator) RemoveBookmarks(namespace, group string, what []Removal) (
 	if g.state != Empty {
 		if reads = g.subscription(); reads == nil {
 			return nil, &NonEmptyGroupError{n.group}
+		}
+	}
+	if g.raw != nil {
+		if err := g.claim(); err != nil {
+			return nil, err
 		}
 	}
 	var ops []logstore.Op

@@ -6,7 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
+
+	"github.com/cespare/xxhash/v2"
 
 	"polylog/logstore"
 	"polylog/viewlayer/topic"
@@ -22,6 +25,12 @@ type Options struct {
 	// Wake is called when Tick should be called earlier than it said, and must not block. Default: nobody is; Tick is then to be called every 100 ms or so.
 	Wake func()
 	Logf func(format string, args ...any) // is told what an operator may want to know; default: nobody is
+
+	// Mine tells whether this coordinator coordinates the group; where there are several, they share the groups (CoordinatorOf). When its answers change, Reassigned
+	// is called at once. Default: all groups are.
+	Mine func(namespace, group string) bool
+	// After sends the time after a while, as time.After does. It lets callers go that wait for a group while there is no majority. Default: it never does, and they wait.
+	After func(time.Duration) <-chan time.Time
 
 	InitialDelay           time.Duration // that the first members of a group wait for others; default 3 s, negative: none
 	SessionMin, SessionMax time.Duration // session timeouts that a member may ask for; default 6 s and 30 min
@@ -49,6 +58,12 @@ func (o *Options) setDefaults() {
 	if o.TopicExists == nil {
 		o.TopicExists = func(topic.ID) bool { return true }
 	}
+	if o.Mine == nil {
+		o.Mine = func(string, string) bool { return true }
+	}
+	if o.After == nil {
+		o.After = func(time.Duration) <-chan time.Time { return nil }
+	}
 	if o.Wake == nil {
 		o.Wake = func() {}
 	}
@@ -65,73 +80,78 @@ type Coordinator struct {
 	opts     Options
 	rules    rules
 	counters counters
+	ctx      context.Context // ends with the coordinator
+	cancel   context.CancelFunc
+
+	owner  atomic.Uint64 // the mark of this coordinator in the heads that it writes; drawn anew when the outcome of a commit is not known
+	term   atomic.Uint64 // how often Mine has changed
+	passed atomic.Uint64 // the term that the store has caught up with
 
 	// mu guards what follows. A group's own lock is taken before it, never while it is held.
 	mu     sync.Mutex
 	groups map[groupName]*group
+	lost   map[groupName]struct{} // to be read anew by Tick
 	timers timers
 	told   time.Time // what Tick said last; zero: nothing is due
+	cutOff time.Time // when Tick found that there is no majority; zero: there is one
 	closed bool
+
+	taking sync.Mutex // guards taken; held while groups are taken over
+	taken  uint64     // the term whose groups are in memory
 
 	sweeping sweepPlace
 }
 
 // group is a classic group with its lock and what is known of its stored state.
 type group struct {
-	mu   sync.Mutex
+	turn turn // guards what follows, save for what says otherwise
 	name groupName
 	c    *Coordinator
 	classic
 
-	gone   bool   // not in Coordinator.groups any more: look it up again
-	stored head   // as it is in the store
-	raw    []byte // stored, encoded; nil: the group is not in the store
+	gone     bool        // not in Coordinator.groups any more: look it up again
+	unwanted atomic.Bool // to be given up by who has it; not guarded
+	detached bool        // a copy for a sweep, never in Coordinator.groups
+	headKey  string
+	stored   head   // as it is in the store
+	raw      []byte // stored, encoded; nil: the group is not in the store
 
 	// Guarded by Coordinator.mu.
 	due   time.Time // when tick is to be called; zero: not in timers
 	index int       // in timers
 }
 
-// Open brings back the groups that have members. Their sessions begin now.
+// Open brings back the groups that have members and are this coordinator's. Their sessions begin now.
 func Open(opts Options) (*Coordinator, error) {
 	opts.setDefaults()
 	if opts.Store == nil || opts.Now == nil || opts.NewID == nil {
 		return nil, &logstore.InvalidError{What: "group.Open: Store, Now and NewID must be set"}
 	}
-	c := &Coordinator{opts: opts, groups: map[groupName]*group{}, rules: rules{
+	c := &Coordinator{opts: opts, groups: map[groupName]*group{}, lost: map[groupName]struct{}{}, rules: rules{
 		initialDelay: opts.InitialDelay, sessionMin: opts.SessionMin, sessionMax: opts.SessionMax, membersMax: opts.MembersMax,
 	}}
-	var withMembers []groupName
-	var err error
-	opts.Store.Scan(headPrefix, func(key string, value []byte) bool {
-		var n groupName
-		var h head
-		if n, _, err = parseName(headPrefix, key); err == nil {
-			h, err = decodeHead(key, value)
-		}
-		if err == nil && h.members > 0 {
-			withMembers = append(withMembers, n)
-		}
-		return err == nil
-	})
-	c.opts.GroupsMax = max(opts.GroupsMax, len(withMembers)) // what is there stays
-	for _, n := range withMembers {
-		if err != nil {
-			break
-		}
-		var g *group
-		if g, err = c.lock(n); err == nil {
-			c.unlock(g)
-		}
-	}
-	if err != nil {
+	c.ctx, c.cancel = context.WithCancel(context.Background())
+	c.drawOwner()
+	if err := c.readAll(); err != nil {
+		c.cancel()
 		return nil, fmt.Errorf("the groups' stored state: %w", err)
 	}
 	return c, nil
 }
 
-// lock returns the group, locked, made from the store if it is not in memory. unlock must follow.
+// drawOwner makes all heads that are stored somebody else's, so that each is written once more before a bookmark is moved under it.
+func (c *Coordinator) drawOwner() { c.owner.Store(xxhash.Sum64String(c.opts.NewID()) | 1) }
+
+// lock returns the group, locked, made from the store if it is not in memory, if it is this coordinator's to serve. unlock must follow.
 func (c *Coordinator) lock(n groupName) (*group, error) {
+	if err := c.serves(n); err != nil {
+		return nil, err
+	}
+	return c.take(n)
+}
+
+// take is lock without the question of whose group it is.
+func (c *Coordinator) take(n groupName) (*group, error) {
 	for {
 		c.mu.Lock()
 		if c.closed {
@@ -144,25 +164,37 @@ func (c *Coordinator) lock(n groupName) (*group, error) {
 			return nil, &UnavailableError{n.group, &logstore.LimitError{What: "groups with members", Got: c.opts.GroupsMax + 1, Max: c.opts.GroupsMax}}
 		}
 		if g == nil {
-			g = &group{name: n, c: c, index: -1}
-			g.classic = *newClassic(n.group, surroundings{&c.rules, &c.counters, c.opts.NewID, g.save, c.opts.Logf})
+			g = c.newGroup(n)
 			c.groups[n] = g
-			g.mu.Lock() // nobody else has it yet
+			g.turn.lock() // nobody else has it yet
 			c.mu.Unlock()
 			if err := g.load(c.opts.Now()); err != nil {
 				c.unload(g)
-				g.mu.Unlock()
+				g.turn.unlock()
 				return nil, err
 			}
 			return g, nil
 		}
 		c.mu.Unlock()
-		g.mu.Lock()
-		if !g.gone {
-			return g, nil
+		if err := c.acquire(g); err != nil {
+			return nil, err
 		}
-		g.mu.Unlock()
+		switch {
+		case g.gone:
+			g.turn.unlock()
+		case g.sameHead():
+			return g, nil
+		default: // another coordinator had it in between; its word counts
+			g.lose()
+			c.unlock(g)
+		}
 	}
+}
+
+func (c *Coordinator) newGroup(n groupName) *group {
+	g := &group{name: n, c: c, headKey: n.headKey(), index: -1, turn: newTurn()}
+	g.classic = *newClassic(n.group, surroundings{&c.rules, &c.counters, c.opts.NewID, g.save, c.opts.Logf})
+	return g
 }
 
 // unlock gives the group back, sees to its next tick, and calls what it has to answer.
@@ -172,17 +204,23 @@ func (c *Coordinator) unlock(g *group) { c.release(g, true) }
 func (c *Coordinator) unlockLater(g *group) { c.release(g, false) }
 
 func (c *Coordinator) release(g *group, reschedule bool) {
+	wake := false
+	switch {
+	case g.gone || g.detached:
+	case g.unwanted.Load():
+		g.giveUp(&NotCoordinatorError{g.name.group})
+	case g.idle():
+		c.unload(g)
+	case reschedule:
+		wake = c.schedule(g)
+	}
 	out := g.out
 	g.out = nil
-	wake := false
-	if !g.gone {
-		if g.idle() {
-			c.unload(g)
-		} else if reschedule {
-			wake = c.schedule(g)
-		}
+	gone := g.gone
+	g.turn.unlock()
+	if !gone && g.unwanted.Load() && g.turn.tryLock() { // it became so just now, and nobody else will see to it
+		c.release(g, false)
 	}
-	g.mu.Unlock()
 	for _, f := range out {
 		f()
 	}
@@ -194,24 +232,32 @@ func (c *Coordinator) release(g *group, reschedule bool) {
 // unload takes the group out of memory. It is locked.
 func (c *Coordinator) unload(g *group) {
 	g.gone = true
+	if g.detached {
+		return
+	}
 	c.mu.Lock()
 	delete(c.groups, g.name)
 	c.timers.take(g)
 	c.mu.Unlock()
 }
 
-// lose gives the group up: another coordinator has it.
+// lose gives the group up: another coordinator has it, or had it and it is to be read anew.
 func (g *group) lose() error {
 	err := &NotCoordinatorError{g.name.group}
-	g.dissolve(err)
-	g.c.unload(g)
+	g.giveUp(err)
+	if !g.detached {
+		g.c.mu.Lock()
+		g.c.lost[g.name] = struct{}{}
+		g.c.mu.Unlock()
+		g.c.opts.Wake()
+	}
 	g.c.opts.Logf("group '%s' in '%s' was changed by another coordinator; its members are told to look for it", g.name.group, g.name.namespace)
 	return err
 }
 
 // load makes the machine what the store knows of it.
 func (g *group) load(now time.Time) error {
-	key := g.name.headKey()
+	key := g.headKey
 	raw, ok := g.c.opts.Store.Get(key)
 	if !ok {
 		return nil
@@ -260,8 +306,9 @@ func (g *group) save() error {
 	if g.state == Empty {
 		h.since = g.since.UnixMilli()
 	}
+	h.owner = g.mark()
 	raw := h.encode()
-	ops := []logstore.Op{logstore.Put(g.name.headKey(), raw)}
+	ops := []logstore.Op{logstore.Put(g.headKey, raw)}
 	for i, m := range g.members {
 		ops = append(ops, logstore.Put(g.name.memberKey(i), m.encode()))
 	}
@@ -278,7 +325,8 @@ func (g *group) save() error {
 // write orders a change of the group, on condition that its head is as it is known here.
 func (g *group) write(ops []logstore.Op) error {
 	// Relaxed: it waits for its place in the order and not for the disk, since the group is locked. Who answers a client because of it waits for the disk then.
-	_, err := g.c.opts.Store.Commit(context.Background(), logstore.Txn{If: []logstore.Condition{g.condition()}, Do: ops, Wait: logstore.Relaxed})
+	// Patient: what is not known to have happened could not be taken back here.
+	_, err := g.c.opts.Store.Commit(g.c.ctx, logstore.Txn{If: []logstore.Condition{g.condition()}, Do: ops, Wait: logstore.Relaxed, Patient: true})
 	switch {
 	case err == nil:
 		return nil
@@ -294,9 +342,26 @@ func (g *group) write(ops []logstore.Op) error {
 // condition holds as long as nobody but this coordinator changed the group.
 func (g *group) condition() logstore.Condition {
 	if g.raw == nil {
-		return logstore.KeyAbsent(g.name.headKey())
+		return logstore.KeyAbsent(g.headKey)
 	}
-	return logstore.KeyIs(g.name.headKey(), g.raw)
+	return logstore.KeyIs(g.headKey, g.raw)
+}
+
+// mark is what this coordinator writes into heads. A sweep of a group that is another's has a mark of its own, so that not even the coordinator beside it moves
+// bookmarks under its head.
+func (g *group) mark() uint64 {
+	if g.detached {
+		return ^g.c.owner.Load()
+	}
+	return g.c.owner.Load()
+}
+
+// claim makes sure that the head, which there is, was written by this coordinator.
+func (g *group) claim() error {
+	if g.stored.owner == g.mark() {
+		return nil
+	}
+	return g.fence()
 }
 
 // exists reports whether the group is more than a name that somebody asked for.
@@ -331,12 +396,30 @@ func (c *Coordinator) Sync(r *SyncRequest, answer func(SyncResult, error)) {
 
 // Heartbeat says that the member lives, and learns whether the group goes on as it is.
 func (c *Coordinator) Heartbeat(namespace, group, memberID, instanceID string, generation int32) error {
-	g, err := c.lockNamed(groupName{namespace, group})
+	n := groupName{namespace, group}
+	g, err := c.lockNamed(n)
 	if err != nil {
+		if errors.As(err, new(*UnavailableError)) {
+			c.noticed(n, memberID, instanceID, generation)
+		}
 		return err
 	}
 	defer c.unlockLater(g)
 	return g.heartbeat(c.opts.Now(), memberID, instanceID, generation)
+}
+
+// noticed puts the member's session off, though it cannot be told how its group is.
+func (c *Coordinator) noticed(n groupName, memberID, instanceID string, generation int32) {
+	c.mu.Lock()
+	g := c.groups[n]
+	c.mu.Unlock()
+	if g == nil || !g.turn.tryLock() {
+		return
+	}
+	defer c.unlockLater(g)
+	if m, err := g.checkGeneration(memberID, instanceID, generation); err == nil {
+		m.alive(c.opts.Now())
+	}
 }
 
 // Leaver is a member that leaves: by its id, or, if it is a static one, by its instance id alone.
@@ -368,16 +451,12 @@ func (c *Coordinator) lockNamed(n groupName) (*group, error) {
 func (c *Coordinator) Close() {
 	c.mu.Lock()
 	c.closed = true
-	all := make([]*group, 0, len(c.groups))
-	for _, g := range c.groups {
-		all = append(all, g)
-	}
 	c.mu.Unlock()
-	for _, g := range all {
-		g.mu.Lock()
+	c.cancel() // who waits for the outcome of a change waits no longer
+	for _, g := range c.loaded() {
+		g.turn.lock()
 		if !g.gone {
-			g.dissolve(&UnavailableError{g.name.group, nil})
-			c.unload(g)
+			g.giveUp(&UnavailableError{g.name.group, nil})
 		}
 		c.unlock(g)
 	}
@@ -385,6 +464,6 @@ func (c *Coordinator) Close() {
 
 // sameHead reports whether the store has the group as it is known here.
 func (g *group) sameHead() bool {
-	raw, ok := g.c.opts.Store.Get(g.name.headKey())
+	raw, ok := g.c.opts.Store.Get(g.headKey)
 	return ok == (g.raw != nil) && bytes.Equal(raw, g.raw)
 }

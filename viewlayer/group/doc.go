@@ -8,10 +8,14 @@
 //   - At most one leader, and a generation that ascends; every answer that was asked for comes exactly once.
 //   - A generation that was told to a member after the disk had it is there after a crash, with its members and their work. Their sessions begin anew.
 //   - A coordinator that lost its place changes nothing: everything it writes of a group has the condition that the group's head is as it knows it.
-//   - A member's commit counts only while its generation is the group's.
+//   - A member's commit counts only while its generation is the group's. A bookmark never moves back behind a commit that was answered, by one that came before it, whichever node
+//     takes it and however late it gets its place.
 //   - A batch of an idempotent producer is stored once, whatever crashes when and however often it is sent, since its sequence is remembered in the transaction
 //     that appends it. A producer id is never given out twice.
 //   - Memory follows the groups that have members; a group that has only bookmarks is keys of the store. Sweeps go in bounded steps.
+//
+// Several coordinators, each on a store that follows one order, share the groups; Options.Mine says which are whose, and Reassigned that this has changed.
+// takeover.go says what keeps them apart.
 //
 // It does not know how requests look on the wire, reads no topics, and has no clock, randomness or goroutine of its own: Options bring the clock and the ids, and
 // somebody calls Tick and Sweep. What it stores it orders and does not wait for the disk (save for producer ids): who tells a client of it commits an
@@ -26,6 +30,7 @@
 //	p/ids                                                          producer ids (producer_id.go)  the next id never falls
 //	p/s/ shard u64, producer id u64                                producer (producer_state.go)   its last batch is the last of that producer in the shard
 //
-// Start with classic.go (the state machine: who is a member), rebalance.go and sync.go (how a generation comes about); then coordinator.go (locks, the store) with
-// timers.go; bookmark.go; listing.go; sweep.go. Producers are on their own: producer.go, producer_state.go, producer_id.go.
+// Start with classic.go (the state machine: who is a member), rebalance.go and sync.go (how a generation comes about); then coordinator.go (the store) with turn.go
+// (locks) and timers.go; takeover.go and elect.go (several nodes); bookmark.go; listing.go; sweep.go. Producers are on their own: producer.go, producer_state.go,
+// producer_id.go.
 package group

@@ -6,41 +6,49 @@ import (
 	"time"
 )
 
-// valueVersion is the first byte of every value of this view. A reader that does not know the version says so and does not guess.
-const valueVersion = 1
+// valueVersion is the first byte of every value of this view, save for heads, which have headVersion. A reader that does not know the version says so and does not guess.
+const (
+	valueVersion = 1
+	headVersion  = 2
+)
 
 // head is what is stored of a group besides its members. It changes with every change of the group, so "the head is as I know it" is the condition under which
 // anything of the group is written.
 //
-//	version       u8       1
+//	version       u8       2; 1: without owner
 //	writes        uvarint  how often the head was written: two heads of a group are never equal
 //	generation    varint
 //	since         varint   Unix milliseconds: when the group became empty; 0 if it is not
 //	members       uvarint  number of member keys
 //	protocol type, protocol, leader: uvarint length, bytes
+//	owner         uvarint  the mark of the coordinator that wrote it
 type head struct {
 	writes                         uint64
 	generation                     int32
 	since                          int64
 	members                        int
 	protocolType, protocol, leader string
+	owner                          uint64
 }
 
 func (h *head) encode() []byte {
-	b := binary.AppendUvarint([]byte{valueVersion}, h.writes)
+	b := binary.AppendUvarint([]byte{headVersion}, h.writes)
 	b = binary.AppendVarint(b, int64(h.generation))
 	b = binary.AppendVarint(b, h.since)
 	b = binary.AppendUvarint(b, uint64(h.members))
 	for _, s := range []string{h.protocolType, h.protocol, h.leader} {
 		b = appendBytes(b, s)
 	}
-	return b
+	return binary.AppendUvarint(b, h.owner)
 }
 
 func decodeHead(key string, b []byte) (head, error) {
-	r := newValueReader(key, b)
+	r := newVersionReader(key, b, headVersion)
 	h := head{writes: r.uvarint(), generation: int32(r.varint()), since: r.varint(), members: int(r.uvarint())}
 	h.protocolType, h.protocol, h.leader = r.text(), r.text(), r.text()
+	if r.version >= 2 {
+		h.owner = r.uvarint()
+	}
 	return h, r.end()
 }
 
@@ -108,20 +116,24 @@ func appendBytes[T string | []byte](b []byte, s T) []byte {
 
 // valueReader takes a value apart; after the first error it gives zeros.
 type valueReader struct {
-	key string
-	b   []byte
-	err error
+	key     string
+	version byte
+	b       []byte
+	err     error
 }
 
-func newValueReader(key string, b []byte) *valueReader {
+func newValueReader(key string, b []byte) *valueReader { return newVersionReader(key, b, valueVersion) }
+
+// newVersionReader reads a value of a version up to newest.
+func newVersionReader(key string, b []byte, newest byte) *valueReader {
 	r := &valueReader{key: key, b: b}
 	switch {
 	case len(b) == 0:
 		r.fail("it is empty")
-	case b[0] != valueVersion:
-		r.fail(fmt.Sprintf("it has version %d, this program reads version %d; it was written by a newer program", b[0], valueVersion))
+	case b[0] < valueVersion || b[0] > newest:
+		r.fail(fmt.Sprintf("it has version %d, this program reads versions up to %d; it was written by a newer program", b[0], newest))
 	default:
-		r.b = b[1:]
+		r.version, r.b = b[0], b[1:]
 	}
 	return r
 }

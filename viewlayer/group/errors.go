@@ -104,15 +104,16 @@ func (e *MetadataTooLargeError) Error() string {
 	return fmt.Sprintf("a bookmark's metadata has %d bytes, at most %d are allowed", e.Got, e.Max)
 }
 
-// NotCoordinatorError means that somebody else changed the group: this coordinator is not its coordinator (any more). Nothing was changed. The group is
-// read anew when it is next asked for.
+// NotCoordinatorError means that this coordinator is not the group's (any more), or that another one changed the group. Nothing was changed by what was asked. The group
+// is read anew when it is next asked for here.
 type NotCoordinatorError struct{ Group string }
 
 func (e *NotCoordinatorError) Error() string {
-	return fmt.Sprintf("group '%s' was changed by another coordinator; ask for its coordinator again", e.Group)
+	return fmt.Sprintf("another node coordinates group '%s', or did in between; ask for its coordinator again", e.Group)
 }
 
-// UnavailableError means that the group's state could not be stored, or that the coordinator is closing. Nothing was changed; the same may be asked again.
+// UnavailableError means that the group's state could not be stored, as without a majority of the nodes, or that the coordinator is closing. The same may be asked
+// again: nothing was changed, save perhaps by a commit of bookmarks, which then has effect before the next commit of the group or never.
 type UnavailableError struct {
 	Group string
 	Err   error // nil: the coordinator is closing

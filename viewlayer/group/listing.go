@@ -14,13 +14,16 @@ type Listing struct {
 	ProtocolType string
 }
 
-// List returns the groups of the namespace by name.
+// List returns the groups of the namespace that are this coordinator's, by name.
 func (c *Coordinator) List(namespace string) (all []Listing, err error) {
 	found := map[string]Listing{}
 	c.opts.Store.Scan(headPrefix+keyText(namespace), func(key string, v []byte) bool {
 		var n groupName
 		var h head
 		if n, _, err = parseName(headPrefix, key); err == nil {
+			if !c.opts.Mine(n.namespace, n.group) {
+				return true
+			}
 			h, err = decodeHead(key, v)
 		}
 		found[n.group] = Listing{n.group, Empty, h.protocolType}
@@ -29,20 +32,17 @@ func (c *Coordinator) List(namespace string) (all []Listing, err error) {
 	if err != nil {
 		return nil, err
 	}
-	c.mu.Lock()
-	var loaded []*group
-	for n, g := range c.groups {
-		if n.namespace == namespace {
-			loaded = append(loaded, g)
+	for _, g := range c.loaded() {
+		if g.name.namespace != namespace || !c.opts.Mine(namespace, g.name.group) {
+			continue
 		}
-	}
-	c.mu.Unlock()
-	for _, g := range loaded {
-		g.mu.Lock()
+		if c.acquire(g) != nil {
+			continue // what is stored of it must do
+		}
 		if !g.gone && g.exists() {
 			found[g.name.group] = Listing{g.name.group, g.state, g.protocolType}
 		}
-		g.mu.Unlock()
+		g.turn.unlock()
 	}
 	for _, l := range found {
 		all = append(all, l)
@@ -128,8 +128,9 @@ func (c *Coordinator) Delete(namespace, group string) error {
 func (g *group) fence() error {
 	h := g.stored
 	h.writes++
+	h.owner = g.mark()
 	raw := h.encode()
-	if err := g.write([]logstore.Op{logstore.Put(g.name.headKey(), raw)}); err != nil {
+	if err := g.write([]logstore.Op{logstore.Put(g.headKey, raw)}); err != nil {
 		return err
 	}
 	g.stored, g.raw = h, raw
@@ -141,7 +142,7 @@ func (g *group) forget(ops []logstore.Op) error {
 	for i := range g.stored.members { // those of a generation after which "there is nobody" could not be stored
 		ops = append(ops, logstore.Remove(g.name.memberKey(i)))
 	}
-	if err := g.write(append(ops, logstore.Remove(g.name.headKey()))); err != nil {
+	if err := g.write(append(ops, logstore.Remove(g.headKey))); err != nil {
 		return err
 	}
 	clear(g.pending)

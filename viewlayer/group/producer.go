@@ -18,6 +18,8 @@ type ProducerOptions struct {
 	Expiry time.Duration
 	// OffsetsKept bounds the recent batches whose offsets are in memory, so that a duplicate is answered without reading; default 16,384, some 100 bytes each.
 	OffsetsKept int
+	// Shared says that others, on stores that follow the same order, give out ids too.
+	Shared bool
 }
 
 // Producers keep what makes a producer idempotent (KIP-98): for each shard and producer the epoch and the sequences of the last batches, as a key that is changed
@@ -27,13 +29,14 @@ type ProducerOptions struct {
 type Producers struct {
 	opts ProducerOptions
 
-	idMu    sync.Mutex // guards the two below; held while ids are reserved on the disk
+	idMu    sync.Mutex // guards the three below; held while ids are reserved on the disk
+	from    int64      // the first id of the block
 	next    int64      // the id to give out next
 	blocked int64      // ids below this one are reserved in the store
 
 	mu     sync.Mutex // guards the two below
 	recent offsetCache
-	given  []idMark // when ids were given out lately, ascending; at most marksKept
+	given  []idsGiven // when ids were given out here lately, ascending; at most marksKept
 
 	sweeping sweepPlace
 }
@@ -51,7 +54,9 @@ func NewProducers(opts ProducerOptions) (*Producers, error) {
 		return nil, err
 	}
 	p.next, p.blocked = ids.next, ids.next
-	p.given = []idMark{{ids.next, opts.Now().UnixMilli()}}
+	if !opts.Shared { // else those of blocks that others have are yet to be given out
+		p.given = []idsGiven{{0, ids.next, opts.Now().UnixMilli()}}
+	}
 	return p, nil
 }
 
@@ -127,10 +132,7 @@ func (p *Producers) unknown(in *Batch, now time.Time) error {
 		return err
 	}
 	old := max(in.Since, now.Add(-p.opts.Expiry).UnixMilli())
-	p.mu.Lock()
-	before := max(givenBefore(ids.marks, old), givenBefore(p.given, old))
-	p.mu.Unlock()
-	if in.ProducerID >= ids.next || in.ProducerID < before {
+	if in.ProducerID >= ids.next || in.ProducerID < givenBefore(ids.marks, old) || p.gaveBefore(in.ProducerID, old) {
 		return &UnknownProducerError{in.ProducerID, in.First}
 	}
 	return &OutOfOrderSequenceError{in.ProducerID, in.Epoch, in.First, 0}

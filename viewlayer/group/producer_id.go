@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"polylog/logstore"
@@ -64,11 +65,21 @@ func givenBefore(marks []idMark, at int64) int64 {
 // marksKept bounds the marks in memory. When there are more, every other one goes, so that ids look a little younger than they are.
 const marksKept = 1024
 
-// remember notes that an id was given out now.
-func (p *Producers) remember(id int64) {
+// idsGiven says that the ids from <= id < to were given out before a time.
+type idsGiven struct{ from, to, at int64 }
+
+// gaveBefore reports whether the id is known to have been given out here before the time.
+func (p *Producers) gaveBefore(id, at int64) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.given = append(p.given, idMark{id + 1, p.opts.Now().UnixMilli()})
+	return slices.ContainsFunc(p.given, func(g idsGiven) bool { return g.from <= id && id < g.to && g.at <= at })
+}
+
+// remember notes that an id, of the block that begins with from, was given out now.
+func (p *Producers) remember(from, id int64) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.given = append(p.given, idsGiven{from, id + 1, p.opts.Now().UnixMilli()})
 	if len(p.given) > marksKept {
 		kept := p.given[:0]
 		for i := 1; i < len(p.given); i += 2 {
@@ -82,6 +93,13 @@ func (p *Producers) remember(id int64) {
 func (p *Producers) NewID(ctx context.Context) (int64, error) {
 	p.idMu.Lock()
 	defer p.idMu.Unlock()
+	ids, _, err := p.readIDs()
+	if err != nil {
+		return -1, err
+	}
+	if n := len(ids.marks); n > 0 && ids.marks[n-1].id > p.next {
+		p.next = p.blocked // somebody's mark says of what is left of the block that it was given out
+	}
 	for p.next == p.blocked {
 		if err := p.reserve(ctx); err != nil {
 			return -1, err
@@ -89,7 +107,7 @@ func (p *Producers) NewID(ctx context.Context) (int64, error) {
 	}
 	id := p.next
 	p.next++
-	p.remember(id)
+	p.remember(p.from, id)
 	return id, nil
 }
 
@@ -103,7 +121,7 @@ func (p *Producers) reserve(ctx context.Context) error {
 	ids.next += idBlock
 	taken, err := p.writeIDs(ctx, &ids, raw)
 	if taken {
-		p.next, p.blocked = from, ids.next
+		p.from, p.next, p.blocked = from, from, ids.next
 	}
 	return err
 }
@@ -153,7 +171,7 @@ func (p *Producers) mark(ctx context.Context, now time.Time) error {
 const producersPerSweep = 64 << 10
 
 // Sweep forgets producers that appended nothing to a shard for as long as Options say, and those of shards that are gone. It does one bounded step and says when
-// it wants to be called again. One goroutine calls it.
+// it wants to be called again. One goroutine calls it. If two nodes sweep, what is forgotten is forgotten once.
 func (p *Producers) Sweep() (next time.Duration, err error) {
 	ctx := context.Background() // what it waits for ends soon: the order, and once in an hour the disk
 	if err := p.mark(ctx, p.opts.Now()); err != nil {

@@ -368,6 +368,45 @@ func TestProducerOlderThanItsShardBeginsAnew(t *testing.T) {
 	}
 }
 
+// Ids that another node has yet to give out are not taken for old, whatever this one gave out or marked meanwhile.
+func TestIDsOfOtherNodesAreNotTakenForOld(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	shared := func() *Producers {
+		p, err := NewProducers(ProducerOptions{Store: s.store, Now: func() time.Time { return s.now }, Shared: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return p
+	}
+	newID := func(p *Producers) int64 {
+		id, err := p.NewID(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return id
+	}
+	a, b := shared(), shared()
+	newID(a)
+	newID(b)
+	for _, mark := range []bool{false, true} {
+		s.now = s.now.Add(2 * time.Hour)
+		if mark {
+			if _, err := b.Sweep(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		s.since = s.now.UnixMilli()
+		s.now = s.now.Add(time.Second)
+		id := newID(a) // of the block that it had before b gave one out, and marked
+		for _, p := range []*Producers{a, b} {
+			s.p = p
+			_, _, err := s.produce(id, 0, 3, 1, true)
+			wantError[*OutOfOrderSequenceError](t, err)
+		}
+	}
+}
+
 func TestLocateEndsWithItsContext(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)

@@ -142,6 +142,9 @@ func (u *run) told(a *actor, err error) {
 
 func (u *run) commit(a *actor) {
 	g := u.inside()
+	if g != nil && !g.sameHead() {
+		g = nil // it will be read anew first
+	}
 	r := &CommitRequest{Namespace: "/", Group: "g", MemberID: a.member, InstanceID: a.instance, Generation: a.generation, Retention: -1}
 	if u.r.IntN(10) == 0 {
 		r.MemberID, r.InstanceID, r.Generation = "", "", -1

@@ -62,6 +62,7 @@ func (s *stage) open() {
 	if s.c, err = Open(o); err != nil {
 		s.t.Fatal(err)
 	}
+	s.ids-- // the coordinator's own mark
 }
 
 func (s *stage) restart() {

@@ -19,8 +19,12 @@ const sweepStep = 4096
 type sweepPlace struct{ last string }
 
 // Sweep forgets bookmarks: those of topics that are gone, and those of groups without members that nobody used for as long as Options say; and groups that have
-// neither members nor bookmarks. It does one bounded step and says when it wants to be called again. One goroutine calls it.
+// neither members nor bookmarks. It does one bounded step and says when it wants to be called again. One goroutine calls it. Where there are several coordinators, one of
+// them sweeps all groups, those of the others by what is stored of them; if two do, each thing is forgotten once.
 func (c *Coordinator) Sweep() (next time.Duration, err error) {
+	if c.opts.Store.Available() != nil {
+		return outageLook, nil
+	}
 	var names []groupName
 	place := &c.sweeping
 	more := false
@@ -38,7 +42,7 @@ func (c *Coordinator) Sweep() (next time.Duration, err error) {
 		return true
 	})
 	for _, n := range names {
-		if e := c.sweepGroup(n); e != nil && !errors.As(e, new(*NotCoordinatorError)) {
+		if e := c.sweepGroup(n); e != nil && !errors.As(e, new(*NotCoordinatorError)) { // somebody uses it
 			err = errors.Join(err, e)
 		}
 	}
@@ -52,12 +56,13 @@ func (c *Coordinator) Sweep() (next time.Duration, err error) {
 // sweepGroup forgets what is to be forgotten of one group. It is not locked while its bookmarks are looked at: the condition of what is then removed is that the
 // bookmark is as it was.
 func (c *Coordinator) sweepGroup(n groupName) error {
-	g, err := c.lock(n)
+	g, err := c.borrow(n)
 	if err != nil {
 		return err
 	}
 	now := c.opts.Now()
 	due := g.expiry(now, c.opts.OffsetsRetention)
+	unchanged := g.condition() // else somebody uses the group
 	c.unlockLater(g)
 
 	var topicID topic.ID // of the last bookmark; they come topic by topic
@@ -91,6 +96,9 @@ func (c *Coordinator) sweepGroup(n groupName) error {
 			left = true
 			return true
 		}
+		if len(txn.If) == 0 {
+			txn.If = append(txn.If, unchanged)
+		}
 		txn.If, txn.Do = append(txn.If, logstore.KeyIs(key, v)), append(txn.Do, logstore.Remove(key))
 		if txn.Wait = logstore.Relaxed; len(txn.Do) == sweepTxn {
 			flush()
@@ -101,17 +109,28 @@ func (c *Coordinator) sweepGroup(n groupName) error {
 	if err != nil || left {
 		return err
 	}
-	if g, err = c.lock(n); err != nil {
+	if g, err = c.borrow(n); err != nil {
 		return err
 	}
 	defer c.unlock(g)
-	if g.raw == nil || !g.idle() {
+	if g.raw == nil || !g.idle() || g.detached && now.Sub(g.since) < SweepInterval { // members may be gathering at its coordinator
 		return nil
 	}
 	if err := g.fence(); err != nil || c.anyBookmark(n) {
 		return err
 	}
 	return g.forget(nil)
+}
+
+// borrow returns the group, locked, for a sweep: a copy of what is stored if it is another coordinator's.
+func (c *Coordinator) borrow(n groupName) (*group, error) {
+	if c.opts.Mine(n.namespace, n.group) {
+		return c.lock(n)
+	}
+	g := c.newGroup(n)
+	g.detached = true
+	g.turn.lock()
+	return g, g.load(c.opts.Now())
 }
 
 // sweepTxn bounds the bookmarks that one transaction of a sweep removes.

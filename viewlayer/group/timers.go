@@ -60,19 +60,41 @@ func (c *Coordinator) schedule(g *group) (wake bool) {
 	return true
 }
 
+// ticksMost bounds the groups that one call of Tick looks after. Each may wait for its place in the order.
+const ticksMost = 256
+
+// busyPause is after what time Tick looks again for a group that somebody else has.
+const busyPause = 50 * time.Millisecond
+
 // Tick does what has become due by now: sessions that end, rebalances that wait no longer. It returns when it wants to be called again, the zero time for never;
-// Options.Wake tells when that changes.
+// Options.Wake tells when that changes. It does a bounded number of things, one after another, and each may wait for its place in the order; while there is no
+// majority it does none, and the groups have that time more.
 func (c *Coordinator) Tick(now time.Time) (next time.Time) {
+	if err := c.opts.Store.Available(); err != nil {
+		return c.sitOut(now, err)
+	}
+	c.goOn(now)
+	whole := c.takeOver()
+	c.readLost()
 	var due []*group // each once: what a tick makes due again at once waits for the next call
 	c.mu.Lock()
-	for len(c.timers) > 0 && !c.timers[0].due.After(now) {
+	for len(due) < ticksMost && len(c.timers) > 0 && !c.timers[0].due.After(now) {
 		due = append(due, c.timers[0])
 		c.timers.take(c.timers[0])
 	}
 	c.mu.Unlock()
 	for _, g := range due {
-		g.mu.Lock()
-		if !g.gone {
+		if !g.turn.tryLock() {
+			c.postpone(g, now.Add(busyPause))
+			continue
+		}
+		switch {
+		case g.gone:
+		case !c.opts.Mine(g.name.namespace, g.name.group):
+			g.giveUp(&NotCoordinatorError{g.name.group})
+		case !g.sameHead():
+			g.lose()
+		default:
 			g.tick(now)
 		}
 		c.unlock(g)
@@ -83,5 +105,23 @@ func (c *Coordinator) Tick(now time.Time) (next time.Time) {
 	if len(c.timers) > 0 {
 		c.told = c.timers[0].due
 	}
+	if soon := now.Add(outageLook); !whole && (c.told.IsZero() || soon.Before(c.told)) {
+		c.told = soon
+	}
 	return c.told
+}
+
+// postpone has a group ticked later that somebody else has at the moment.
+func (c *Coordinator) postpone(g *group, at time.Time) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.groups[g.name] != g || g.index >= 0 && !at.Before(g.due) {
+		return
+	}
+	g.due = at
+	if g.index >= 0 {
+		heap.Fix(&c.timers, g.index)
+	} else {
+		heap.Push(&c.timers, g)
+	}
 }
