@@ -6,6 +6,9 @@
 //	taking_test.go      taking messages away: what must never happen, line by line
 //	hostile_test.go     a client that misbehaves harms nobody else
 //	shutdown_test.go    an orderly end tells clients and loses nothing
+//	chaos_test.go       in a cluster nothing is lost or forged either, whatever befalls its nodes and what connects them
+//	failover_test.go    a cluster goes on when a node ends; a minority refuses, and catches up
+//	join_test.go        nodes come, come back, and are refused
 //	promises_test.go    the tests that documents name exist
 //
 // Beside it: harness (starts, kills and restarts the binary), clients (clients in other languages: make conformance), suites (public test suites), demo (make demo)

@@ -6,5 +6,7 @@
 //
 // The package ends only processes that it started. A broker does not outlive the process that started it, even if that is killed.
 //
+// A cluster is several of them (cluster.go), each in a network namespace of its own if a test wants to cut what connects them (netns.go).
+//
 // Start reading at Start (in a test) or Launch (in a program); Await is how a test waits for anything.
 package harness

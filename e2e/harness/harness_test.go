@@ -105,36 +105,3 @@ func TestKillEndsTheWholeGroup(t *testing.T) {
 		t.Error(err)
 	}
 }
-
-// TestPeersStartOrSayHow starts the brokers to compare with where they are installed. Where they are not, the error says what to run.
-func TestPeersStartOrSayHow(t *testing.T) {
-	for _, c := range []struct {
-		name   string
-		launch func(...string) (*Peer, error)
-		speaks func(string) error
-	}{{"RabbitMQ", LaunchRabbitMQ, speaksAMQP}, {"Kafka", LaunchKafka, speaksKafka}} {
-		t.Run(c.name, func(t *testing.T) {
-			t.Parallel()
-			p, err := c.launch()
-			var absent *NotInstalledError
-			if errors.As(err, &absent) {
-				if !strings.Contains(err.Error(), "scripts/peers.sh") {
-					t.Errorf("the error does not say what to do: %v", err)
-				}
-				return
-			}
-			if err != nil {
-				t.Fatal(err)
-			}
-			if p.Version == "" || c.speaks(p.Address) != nil {
-				t.Errorf("version %q, speaks: %v", p.Version, c.speaks(p.Address))
-			}
-			if err := p.Close(); err != nil {
-				t.Errorf("ending it: %v", err)
-			}
-			if dialable(p.Address) == nil {
-				t.Errorf("%s still listens", p.Name)
-			}
-		})
-	}
-}

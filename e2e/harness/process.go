@@ -62,11 +62,16 @@ func (p *process) ended() bool {
 	}
 }
 
-// signal sends s to the whole group. A group that is gone is no error.
+// signal sends s, which ends the process, to the whole group.
 func (p *process) signal(s syscall.Signal) error {
 	p.mu.Lock()
 	p.asked = true
 	p.mu.Unlock()
+	return p.send(s)
+}
+
+// send sends s to the whole group. A group that is gone is no error.
+func (p *process) send(s syscall.Signal) error {
 	if err := syscall.Kill(-p.cmd.Process.Pid, s); err != nil && !errors.Is(err, syscall.ESRCH) {
 		return fmt.Errorf("sending %v to %s: %w", s, p.name, err)
 	}
