@@ -48,8 +48,9 @@ type clusterView struct {
 	members []Member
 	leader  leaderRef
 	beats   map[string]beat
-	heard   map[string]time.Time
-	since   time.Time // silence counts from here on
+	heard   map[string]time.Time // its process
+	lived   map[string]time.Time // it as a member, or as one that is about to be
+	since   time.Time            // silence counts from here on
 }
 
 // leaderRef is who leads, as the order has it.
@@ -59,7 +60,7 @@ type leaderRef struct {
 }
 
 func (v *clusterView) init(self string) {
-	v.self, v.beats, v.heard, v.since = self, map[string]beat{}, map[string]time.Time{}, time.Now()
+	v.self, v.beats, v.heard, v.lived, v.since = self, map[string]beat{}, map[string]time.Time{}, map[string]time.Time{}, time.Now()
 }
 
 func (v *clusterView) begin(epoch uint64) {
@@ -88,16 +89,30 @@ func (v *clusterView) refresh(s *logstore.Store) error {
 	}
 	v.mu.Lock()
 	defer v.mu.Unlock()
+	for _, m := range ms { // a new epoch is as good as a beat
+		if !slices.ContainsFunc(v.members, func(was Member) bool { return was.Name == m.Name && was.Epoch == m.Epoch }) {
+			v.lived[m.Name] = time.Now()
+		}
+	}
 	v.members, v.leader = ms, l
 	return nil
 }
 
-// silence returns for how long a member was not heard.
+// silence returns for how long a node's process was not heard.
 func (v *clusterView) silence(name string, now time.Time) time.Duration {
+	return v.lasting(v.heard, name, now)
+}
+
+// absence returns for how long a node was not heard as a member. A process that only catches up is none: what the one before it held need not wait for it.
+func (v *clusterView) absence(name string, now time.Time) time.Duration {
+	return v.lasting(v.lived, name, now)
+}
+
+func (v *clusterView) lasting(last map[string]time.Time, name string, now time.Time) time.Duration {
 	if name == v.self {
 		return 0
 	}
-	t := v.heard[name]
+	t := last[name]
 	if t.Before(v.since) {
 		t = v.since
 	}
@@ -190,14 +205,16 @@ func (n *Node) hear(m *nats.Msg) {
 	n.view.mu.Lock()
 	n.view.beats[b.Node] = b
 	n.view.heard[b.Node] = time.Now()
-	n.view.mu.Unlock()
-	for k := n.order.known.Load(); k < b.Last && !n.order.known.CompareAndSwap(k, b.Last); k = n.order.known.Load() {
+	if b.Epoch != 0 {
+		n.view.lived[b.Node] = time.Now()
 	}
+	n.view.mu.Unlock()
+	n.order.know(b.Last)
 }
 
 // say tells the others that this node lives.
 func (n *Node) say() {
-	b, err := json.Marshal(beat{Node: n.o.Node, Process: n.p.id, Epoch: n.view.epoch(), Last: n.order.last.Load(), Need: n.need()})
+	b, err := json.Marshal(beat{Node: n.o.Node, Process: n.p.id, Epoch: n.order.wanted(), Last: n.order.last.Load(), Need: n.need()})
 	if err != nil {
 		panic("a beat has no JSON form: " + err.Error())
 	}
@@ -218,13 +235,26 @@ func (n *Node) need() uint64 {
 	return seq
 }
 
+// speak is the goroutine that has this node heard, from the time on at which its log follows.
+func (n *Node) speak() {
+	t := time.NewTicker(beatEvery)
+	defer t.Stop()
+	for {
+		n.say()
+		select {
+		case <-n.ctx.Done():
+			return
+		case <-t.C:
+		}
+	}
+}
+
 // tick is the goroutine of the membership's clock.
 func (n *Node) tick() {
 	t := time.NewTicker(beatEvery)
 	defer t.Stop()
 	last := time.Now()
 	for {
-		n.say()
 		select {
 		case <-n.ctx.Done():
 			return
@@ -286,7 +316,7 @@ func (n *Node) lead(now time.Time) {
 	alive := false
 	var rank time.Duration
 	for _, m := range n.view.members {
-		if m.Name == l.Node && m.Epoch == l.Epoch && m.Live && n.view.silence(m.Name, now) < n.o.GoneAfter {
+		if m.Name == l.Node && m.Epoch == l.Epoch && m.Live && n.view.absence(m.Name, now) < n.o.GoneAfter {
 			alive = true
 		}
 		if m.Live && m.Name < n.o.Node && n.view.silence(m.Name, now) < quietAfter {
@@ -297,7 +327,7 @@ func (n *Node) lead(now time.Time) {
 	mine := l == leaderRef{n.o.Node, own}
 	var silent []Member
 	for _, m := range n.view.members {
-		if mine && m.Live && n.view.silence(m.Name, now) >= n.o.GoneAfter {
+		if mine && m.Live && n.view.absence(m.Name, now) >= n.o.GoneAfter {
 			silent = append(silent, m)
 		}
 	}
@@ -309,7 +339,7 @@ func (n *Node) lead(now time.Time) {
 		n.o.Logf("node '%s' was not heard for %v; it is declared gone", m.Name, n.o.GoneAfter)
 		n.order.out.control(kindGone, m.Name, m.Epoch) //nolint:errcheck // it is done again in the next round
 		n.view.mu.Lock()
-		n.view.heard[m.Name] = now // gives the entry time to come
+		n.view.lived[m.Name] = now // gives the entry time to come
 		n.view.mu.Unlock()
 	}
 }
@@ -369,6 +399,13 @@ func (n *Node) trim() {
 	}
 	n.orderBytes.Store(int64(info.State.Bytes))
 	first, last := info.State.FirstSeq, info.State.LastSeq
+	if c := info.Cluster; c != nil && int64(info.State.Bytes) < n.o.BacklogBytes {
+		for _, r := range c.Replicas {
+			if !r.Current && !r.Offline {
+				return // its server takes the order from its front on, and begins anew when that is gone
+			}
+		}
+	}
 	floor := last
 	n.view.mu.Lock()
 	now := time.Now()

@@ -37,7 +37,18 @@ type Node struct {
 
 // Open finds the order, brings the log in so.Dir up to it, with a copy of another node's log if need be, and opens it. The log then follows; Join makes the node a member. It waits for other
 // nodes as long as ctx lasts.
-func (p *Peer) Open(ctx context.Context, so logstore.Options) (_ *Node, err error) {
+func (p *Peer) Open(ctx context.Context, so logstore.Options) (*Node, error) {
+	for {
+		n, err := p.open(ctx, so)
+		if behind := (*BehindError)(nil); errors.As(err, &behind) && !behind.Damaged && ctx.Err() == nil { // it was trimmed since its bounds were asked for
+			p.o.Logf("%v", err)
+			continue
+		}
+		return n, err
+	}
+}
+
+func (p *Peer) open(ctx context.Context, so logstore.Options) (_ *Node, err error) {
 	if so.Sync != logstore.SyncAlways {
 		return nil, fmt.Errorf("sync.policy is %s: in a cluster it can only be always. With anything else a power failure of all nodes would lose confirmed messages, and one of a minority could", so.Sync)
 	}
@@ -66,6 +77,7 @@ func (p *Peer) Open(ctx context.Context, so logstore.Options) (_ *Node, err erro
 		n.order.out.close()
 		return nil, err
 	}
+	n.tasks.Go(n.speak)
 	if err := n.catchUp(ctx); err != nil {
 		return nil, errors.Join(err, n.Close())
 	}
@@ -109,6 +121,7 @@ func (n *Node) catchUp(ctx context.Context) error {
 		info, err := n.s.info(ctx)
 		if err == nil {
 			target = info.State.LastSeq
+			n.order.know(target)
 		}
 		return err
 	})
@@ -266,7 +279,7 @@ func (n *Node) watch() {
 				err = n.order.whyLost()
 			}
 			n.overErr = err
-			n.store.Interrupt(err)
+			n.store.GiveUp(err)
 			close(n.over)
 			return
 		}

@@ -29,6 +29,8 @@ type order struct {
 	next   uint64  // the sequence of the stream that must come now; 0: following has not begun
 	done   int     // the last place of the chunk next that the log has already; -1: it has nothing of it
 	from   uint64  // pieces of proposals are read again from here up to next
+	// elsewhere: the copy here did not bring what there is, so that another server's is read for once.
+	elsewhere bool
 
 	last  atomic.Uint64 // the last sequence that was delivered here
 	floor atomic.Uint64 // everything from here on is needed for what is not whole yet; 0: nothing
@@ -118,6 +120,9 @@ func (r *order) Follow(ctx context.Context, after uint64, deliver func(uint64, [
 		}
 		return err
 	})
+	if errors.Is(err, errSilent) {
+		r.elsewhere = !r.elsewhere
+	}
 	if errors.As(err, new(*BehindError)) || errors.As(err, new(*VersionError)) {
 		r.mu.Lock()
 		r.lost = err
@@ -276,6 +281,19 @@ func (r *order) join(ctx context.Context, after uint64, description []byte) (epo
 	}
 }
 
+// wanted returns the epoch that this node has or asks for; 0: it does not yet.
+func (r *order) wanted() uint64 {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.epoch
+}
+
+// know notes that the stream has a sequence.
+func (r *order) know(sequence uint64) {
+	for k := r.known.Load(); k < sequence && !r.known.CompareAndSwap(k, sequence); k = r.known.Load() {
+	}
+}
+
 // askAgain asks for the next epoch, since somebody else has the one that this process wanted: most often what the process before it had still on its way.
 func (r *order) askAgain(refused uint64) {
 	r.mu.Lock()
@@ -315,7 +333,7 @@ func (r *order) subscribe(ctx context.Context, from uint64) (*subscription, erro
 		}
 		info := consumer.CachedInfo()
 		c.name = info.Name
-		if here := r.b.name == "" || info.Cluster == nil || info.Cluster.Leader == r.b.name; !here && try < pinTries-1 && r.hasCopy() {
+		if here := r.b.name == "" || info.Cluster == nil || info.Cluster.Leader == r.b.name; here == r.elsewhere && try < pinTries-1 && r.hasCopy() {
 			c.remove()
 			continue
 		}

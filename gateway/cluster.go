@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -36,6 +37,13 @@ func Serve(ctx context.Context, o Options) error {
 	}
 	for {
 		g, err := New(ctx, o)
+		if err != nil && ctx.Err() == nil && (errors.Is(err, cluster.ErrGone) || errors.As(err, new(*cluster.BehindError))) {
+			o.Log.Error("beginning anew", zap.Error(err))
+			continue
+		}
+		if err != nil && o.peer != nil && ctx.Err() != nil {
+			return nil // it was told to end while it waited for the other nodes
+		}
 		if err != nil {
 			return fmt.Errorf("the broker could not start: %w", err)
 		}
@@ -189,22 +197,45 @@ func (g *Gateway) ifLeading(round func(ctx context.Context) (time.Duration, erro
 	}
 }
 
-// mindMembers does what is to be done when the members change: groups go to the nodes that are there, and the leader brings back what the others held.
+// mindMembers does what is to be done when the members change: groups go to the nodes that are there, and the leader brings back what the others held. Each has a goroutine of its own, since
+// one may wait for the order while the other must not.
 func (g *Gateway) mindMembers(ctx context.Context) {
-	t := time.NewTicker(reapEvery)
-	defer t.Stop()
-	for {
-		g.views.groups.Reassigned()
-		if g.leads() && g.store.Available() == nil {
-			if err := g.views.queues.Reap(ctx, g.node.Dead); err != nil && ctx.Err() == nil {
-				g.log.Warn("bringing back what nodes held that are gone failed and is tried again", zap.Error(err))
-			}
+	reap := make(chan struct{}, 1)
+	g.loops.Go(func() { g.reapWhen(ctx, reap) })
+	var known []int32
+	for first := true; ; first = false {
+		if ids := g.brokerIDs(); first || !slices.Equal(ids, known) {
+			known = ids
+			g.views.groups.Reassigned()
+		}
+		select {
+		case reap <- struct{}{}:
+		default:
 		}
 		select {
 		case <-ctx.Done():
 			return
 		case <-g.node.Changed():
+		}
+	}
+}
+
+// reapWhen brings back what nodes held that are gone, when it is told to, and now and then.
+func (g *Gateway) reapWhen(ctx context.Context, told <-chan struct{}) {
+	t := time.NewTicker(reapEvery)
+	defer t.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-told:
 		case <-t.C:
+		}
+		if !g.leads() || g.store.Available() != nil {
+			continue
+		}
+		if err := g.views.queues.Reap(ctx, g.node.Dead); err != nil && ctx.Err() == nil {
+			g.log.Warn("bringing back what nodes held that are gone failed and is tried again", zap.Error(err))
 		}
 	}
 }

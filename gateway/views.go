@@ -48,7 +48,7 @@ func (g *Gateway) openViews(ctx context.Context) (err error) {
 		return fmt.Errorf("queues: %w", err)
 	}
 	o := g.plan.groups
-	o.Store, o.Now, o.NewID, o.Logf = g.store, g.now, randomText, printer(g.log, "groups")
+	o.Store, o.Now, o.NewID, o.After, o.Logf = g.store, g.now, randomText, time.After, printer(g.log, "groups")
 	o.TopicExists = func(id topic.ID) bool {
 		_, err := v.topics.FindID(id)
 		return !errors.As(err, new(*topic.UnknownIDError)) // of another error one learns nothing
@@ -68,7 +68,7 @@ func (g *Gateway) openViews(ctx context.Context) (err error) {
 		return fmt.Errorf("groups: %w", err)
 	}
 	p := g.plan.producers
-	p.Store, p.Now = g.store, g.now
+	p.Store, p.Now, p.Shared = g.store, g.now, g.node != nil
 	if v.producers, err = group.NewProducers(p); err != nil {
 		return fmt.Errorf("producers: %w", err)
 	}

@@ -135,12 +135,12 @@ func (f *follower) propose(ctx context.Context, r *request) (Result, error) {
 
 var proposalBuffers = sync.Pool{New: func() any { return new([]byte) }}
 
-// interrupt ends the waiting for proposals whose outcome need not be known.
-func (f *follower) interrupt(err error) {
+// interrupt ends the waiting for proposals whose outcome need not be known, or for all.
+func (f *follower) interrupt(err error, all bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for n, r := range f.waiting {
-		if !r.txn.Patient {
+		if all || !r.txn.Patient {
 			delete(f.waiting, n)
 			r.fail(&UnknownOutcomeError{err})
 		}

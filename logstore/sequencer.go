@@ -49,10 +49,35 @@ func (s *Store) Following() (applied uint64, pending int) {
 	return s.st.seq, pending
 }
 
+// CatchUp returns when everything that had its place in the order before the call can be read here. Only with an outside order does that take something: a way through it. Else what other
+// stores have answered a moment ago may not have come yet. The error is as that of Commit.
+func (s *Store) CatchUp(ctx context.Context) error {
+	if s.follower == nil {
+		return nil
+	}
+	// A transaction with a condition goes through the order, and, being durable, it is answered when what came before it can be read.
+	_, err := s.Commit(ctx, Txn{If: []Condition{KeyAbsent(nobodysKey)}})
+	return err
+}
+
+// nobodysKey has no value, ever.
+const nobodysKey = "-"
+
+// IsFollowing reports whether the order is made outside, by several stores.
+func (s *Store) IsFollowing() bool { return s.follower != nil }
+
 // Interrupt ends the waiting for transactions that are on their way into an outside order and are not Patient: their outcome is unknown, because of err. A Sequencer's owner
 // calls it when the majority has been lost.
 func (s *Store) Interrupt(err error) {
 	if s.follower != nil {
-		s.follower.interrupt(err)
+		s.follower.interrupt(err, false)
+	}
+}
+
+// GiveUp ends the waiting for all transactions, those too that are Patient, because of err: the store will follow no more, and is to be closed. A Sequencer's owner calls it when this
+// store's part in the order is over.
+func (s *Store) GiveUp(err error) {
+	if s.follower != nil {
+		s.follower.interrupt(err, true)
 	}
 }

@@ -199,8 +199,8 @@ func (l *loader) checkCluster() {
 	if c.Cluster.Secret == "" {
 		l.wrong("cluster.secret is not set: give all nodes the same (cluster.secret, POLYLOG_CLUSTER_SECRET)")
 	}
-	if len(c.Cluster.Seeds) == 0 {
-		l.wrong("cluster.seeds is empty: name the addresses of all nodes that the cluster begins with (cluster.seeds, POLYLOG_CLUSTER_SEEDS, --seeds)")
+	if len(c.Cluster.Seeds) < 2 {
+		l.wrong("cluster.seeds has less than two addresses: a cluster begins with at least two nodes, and takes writes without one of them only from three on; name the addresses of all nodes that the cluster begins with (cluster.seeds, POLYLOG_CLUSTER_SEEDS, --seeds)")
 	}
 	for _, s := range append([]string{c.Cluster.Advertise}, c.Cluster.Seeds...) {
 		if err := (advertised{&s}).check(); err != nil {

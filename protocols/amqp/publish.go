@@ -1,6 +1,7 @@
 package amqp
 
 import (
+	"context"
 	"encoding/binary"
 
 	"polylog/protocols/amqp/wire"
@@ -134,12 +135,16 @@ func (ch *channel) contentBody(payload []byte) error {
 func (ch *channel) published(properties, body []byte) error {
 	c, t := ch.c, &ch.content
 	m := message.Published{Exchange: t.names[:t.exchange], RoutingKey: t.names[t.exchange:], Properties: properties, Body: body}
-	var err error
-	if c.routes, err = c.s.o.Router.Route(c.vhost, m.Exchange, m.RoutingKey, c.routes[:0]); err != nil {
+	if err := ch.route(&m); err != nil {
 		return err
 	}
-	if len(properties) >= 2 && binary.BigEndian.Uint16(properties)&(message.FlagUserID|message.FlagHeaders) != 0 {
-		if err := ch.routeByProperties(&m); err != nil {
+	if len(c.routes) == 0 && c.s.o.Store.IsFollowing() {
+		// Another node may have just answered that the queue is there.
+		if err := c.s.o.Store.CatchUp(context.Background()); err != nil {
+			return err
+		}
+		m.Properties = properties
+		if err := ch.route(&m); err != nil {
 			return err
 		}
 	}
@@ -154,6 +159,18 @@ func (ch *channel) published(properties, body []byte) error {
 		}
 	}
 	return c.publisher.add(ch, &m)
+}
+
+// route finds the queues for a message.
+func (ch *channel) route(m *message.Published) (err error) {
+	c := ch.c
+	if c.routes, err = c.s.o.Router.Route(c.vhost, m.Exchange, m.RoutingKey, c.routes[:0]); err != nil {
+		return err
+	}
+	if p := m.Properties; len(p) >= 2 && binary.BigEndian.Uint16(p)&(message.FlagUserID|message.FlagHeaders) != 0 {
+		return ch.routeByProperties(m)
+	}
+	return nil
 }
 
 // sendBack returns a mandatory message that no queue is for. Its confirm, if one is due, comes later.

@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"time"
-
-	"polylog/logstore"
 )
 
 // Several coordinators, each on a store of its own that follows one order, share the groups: Options.Mine says which. What keeps them apart:
@@ -31,14 +29,9 @@ func (c *Coordinator) serves(n groupName) error {
 	return nil
 }
 
-// nobodysKey has no value, ever.
-const nobodysKey = "g/-"
-
 // CatchUp returns when the store has applied all that had its place in the order before the call. Who then reads bookmarks sees every commit that was answered before.
 func (c *Coordinator) CatchUp(ctx context.Context) error {
-	// A transaction with a condition goes through the order, and is answered here when its turn comes.
-	_, err := c.opts.Store.Commit(ctx, logstore.Txn{If: []logstore.Condition{logstore.KeyAbsent(nobodysKey)}, Wait: logstore.Relaxed})
-	if err != nil && !errors.Is(err, logstore.ErrConflict) {
+	if err := c.opts.Store.CatchUp(ctx); err != nil {
 		return &UnavailableError{Err: err}
 	}
 	return nil

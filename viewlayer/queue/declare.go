@@ -35,7 +35,11 @@ type Status struct {
 // *topic.NameError (also for names that only the broker gives), or the store's.
 func (v *View) Declare(ctx context.Context, d Declaration) (Status, error) {
 	for {
-		t, err := v.topics.Find(d.Namespace, d.Name)
+		find := v.topics.Find
+		if d.Passive {
+			find = func(namespace, name string) (*topic.Topic, error) { return v.topics.FindSurely(ctx, namespace, name) }
+		}
+		t, err := find(d.Namespace, d.Name)
 		var unknown *topic.UnknownError
 		if errors.As(err, &unknown) && !d.Passive {
 			t, err = v.create(ctx, d)

@@ -188,7 +188,7 @@ func (v *View) Figures() Figures {
 // Find returns the queue of this name for a connection: an *topic.UnknownError if there is none, a *LockedError if it is exclusive to another connection, an
 // *InternalError if it is the broker's own.
 func (v *View) Find(namespace, name, owner string) (*Queue, error) {
-	t, err := v.topics.Find(namespace, name)
+	t, err := v.topics.FindSurely(context.Background(), namespace, name)
 	if err != nil {
 		return nil, err
 	}

@@ -91,6 +91,19 @@ func (c *Catalog) Find(namespace, name string) (*Topic, error) {
 	return c.refresh(t, namespace, name)
 }
 
+// FindSurely is Find for callers to whom it matters that a topic is not there: one that another node has made before the call is found.
+func (c *Catalog) FindSurely(ctx context.Context, namespace, name string) (*Topic, error) {
+	t, err := c.Find(namespace, name)
+	var unknown *UnknownError
+	if !errors.As(err, &unknown) || !c.store.IsFollowing() {
+		return t, err
+	}
+	if err := c.store.CatchUp(ctx); err != nil {
+		return nil, err
+	}
+	return c.Find(namespace, name)
+}
+
 // FindBytes is Find for a name that lies in a buffer; it does not keep it.
 func (c *Catalog) FindBytes(namespace string, name []byte) (*Topic, error) {
 	c.mu.RLock()
