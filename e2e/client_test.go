@@ -169,15 +169,17 @@ func kafkaClient(t testing.TB, b *harness.Broker, opts ...kgo.Opt) *kgo.Client {
 	return c
 }
 
-// newKafkaClient makes a client that speaks with this broker only, whatever it is told of others: every node of a cluster has everything.
+// newKafkaClient makes a client. Of a node of a cluster it speaks with this node only, whatever it is told of others: every node has everything.
 func newKafkaClient(b *harness.Broker, opts ...kgo.Opt) (*kgo.Client, error) {
+	if b.Cluster != "" && len(b.All()) == 1 {
+		opts = append([]kgo.Opt{kgo.Dialer(func(ctx context.Context, network, _ string) (net.Conn, error) {
+			return (&net.Dialer{Timeout: 2 * time.Second}).DialContext(ctx, network, b.Kafka)
+		})}, opts...)
+	}
 	again := func(int) time.Duration { return 20 * time.Millisecond }
 	return kgo.NewClient(append([]kgo.Opt{
 		kgo.SeedBrokers(b.Kafka), kgo.RetryBackoffFn(again), kgo.MetadataMinAge(50 * time.Millisecond), kgo.FetchMaxWait(500 * time.Millisecond),
 		kgo.RecordPartitioner(kgo.ManualPartitioner()), kgo.AlwaysRetryEOF(), // brokers are killed
-		kgo.Dialer(func(ctx context.Context, network, _ string) (net.Conn, error) {
-			return (&net.Dialer{Timeout: 2 * time.Second}).DialContext(ctx, network, b.Kafka)
-		}),
 	}, opts...)...)
 }
 

@@ -263,6 +263,7 @@ func TestMessageThatBreaksItsConsumersIsDropped(t *testing.T) {
 			}
 			return nil
 		})
+		must(t, b.Settle())
 	}
 	ch := openChannel(t, dialAMQP(t, b))
 	d := get(t, ch, "jobs")

@@ -119,7 +119,7 @@ func TestStopDoesNotWaitForSilentClients(t *testing.T) {
 // TestSecondProcessOnTheSameDataIsRefused starts a second process on the data of a running one: it is refused by name and harms nothing.
 func TestSecondProcessOnTheSameDataIsRefused(t *testing.T) {
 	t.Parallel()
-	b := harness.Start(t, harness.Options{})
+	b := harness.Start(t, harness.Options{Alone: true})
 	conn := dialAMQP(t, b)
 	ch := openChannel(t, conn)
 	declare(t, ch, "orders", nil)

@@ -38,6 +38,9 @@ func TestIndexTopicSaysWhoHasWhat(t *testing.T) {
 		found[fmt.Sprint(c.Queue, c.offsets())] = c
 	}
 	local := strings.TrimSpace(conn.LocalAddr().String())
+	if len(b.All()) > 1 { // the address is that of what spreads connections
+		local = "127.0.0.1"
+	}
 	for place, want := range map[string]claimRecord{
 		"orders[0]": {Kind: "claim", Holder: "1"}, "orders[1]": {Kind: "returned"}, "orders[2]": {Kind: "claim", Holder: "2"}, "bills[0]": {Kind: "claim", Holder: "1"},
 	} {

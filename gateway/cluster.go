@@ -24,11 +24,12 @@ import (
 // Serve runs a broker until ctx ends. A node of a cluster that the others declared gone, or whose log can follow the order no more, drops its connections and begins anew.
 func Serve(ctx context.Context, o Options) error {
 	if o.Config.Clustered() {
-		log := o.Log.Named("cluster")
 		if err := os.MkdirAll(o.Config.Data, 0o750); err != nil {
 			return fmt.Errorf("the broker could not start: making the data directory: %w", err)
 		}
-		p, err := cluster.Start(clusterOptions(o.Config, printer(log, "cluster")))
+		co := newPlan(o.Config).cluster
+		co.Logf = printer(o.Log, "cluster")
+		p, err := cluster.Start(co)
 		if err != nil {
 			return fmt.Errorf("the broker could not start: %w", err)
 		}
@@ -64,7 +65,7 @@ func (e *membershipError) Error() string {
 func (e *membershipError) Unwrap() error { return e.err }
 
 // clusterOptions is what the configuration says of the cluster.
-func clusterOptions(c *config.Config, logf func(string, ...any)) cluster.Options {
+func clusterOptions(c *config.Config) cluster.Options {
 	k := &c.Cluster
 	dir, err := filepath.Abs(c.Data)
 	if err != nil {
@@ -72,7 +73,7 @@ func clusterOptions(c *config.Config, logf func(string, ...any)) cluster.Options
 	}
 	return cluster.Options{
 		Name: k.Name, Node: c.Node, Dir: dir, Listen: k.Listen, Advertise: k.Advertise, Seeds: k.Seeds, Secret: k.Secret, External: k.NATS, Replicas: k.Replicas,
-		StreamBytes: k.StreamBytes, BacklogBytes: k.BacklogBytes, GoneAfter: k.GoneAfter, Logf: logf,
+		StreamBytes: k.StreamBytes, BacklogBytes: k.BacklogBytes, GoneAfter: k.GoneAfter,
 	}
 }
 

@@ -3,6 +3,7 @@ package gateway
 import (
 	"time"
 
+	"polylog/cluster"
 	"polylog/gateway/config"
 	"polylog/logstore"
 	"polylog/protocols/amqp"
@@ -29,6 +30,7 @@ type plan struct {
 	users     []config.User
 	vhosts    []string
 	drain     time.Duration
+	cluster   cluster.Options // of no meaning for a node that is alone
 }
 
 // listenerPlan is a socket of a front-end.
@@ -62,6 +64,7 @@ func newPlan(c *config.Config) *plan {
 		users:     c.Users,
 		vhosts:    c.Vhosts,
 		drain:     c.Shutdown.Timeout,
+		cluster:   clusterOptions(c),
 	}
 	for _, l := range []listenerPlan{
 		{"amqp", c.AMQP.Listen, c.Source("amqp.listen"), int64(c.AMQP.Connections)},

@@ -30,6 +30,8 @@ var others = settings{
 	"http.listen":            ":4", "http.pprof": "true", "limits.connections": "26", "queue.requeue": "tail",
 	"group.session_timeout_min": "27ms", "group.session_timeout_max": "28m", "group.initial_delay": "0s", "group.groups_max": "36", "group.members_max": "29", "group.metadata_max": "30B",
 	"group.offsets_retention": "0s", "retention.time": "0s", "retention.bytes": "31KiB", "retention.tombstones": "32s", "retention.interval": "33s", "shutdown.timeout": "34s",
+	"cluster.listen": "127.0.0.1:5", "cluster.advertise": "there:6", "cluster.seeds": "there:7,there:8", "cluster.name": "other", "cluster.secret": "other", "cluster.nats": "nats://there:9",
+	"cluster.replicas": "5", "cluster.stream_bytes": "65MiB", "cluster.backlog_bytes": "2MiB", "cluster.gone_after": "35s",
 	"vhosts": "[/, other]", "users": "[{name: other, password: x}]",
 }
 
@@ -46,7 +48,13 @@ func TestEveryKeyReachesTheCode(t *testing.T) {
 			t.Errorf("this test has no value for %s", row.Key)
 			continue
 		}
-		c, err := config.Load("", nil, []config.Override{{Key: row.Key, Value: value, From: "test"}})
+		overrides := []config.Override{{Key: row.Key, Value: value, From: "test"}}
+		if row.Key == "cluster.listen" || row.Key == "cluster.nats" { // which make others necessary
+			for key, v := range map[string]string{"node": "polylog", "cluster.seeds": "a:1,b:1", "cluster.secret": "s"} {
+				overrides = append(overrides, config.Override{Key: key, Value: v, From: "test"})
+			}
+		}
+		c, err := config.Load("", nil, overrides)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -61,7 +69,7 @@ func TestEveryBoundOfTheCodeHasAKey(t *testing.T) {
 	t.Parallel()
 	p := newPlan(config.Default())
 	for name, options := range map[string]any{
-		"logstore": p.store, "topic": p.topics, "group": p.groups, "producers": p.producers, "kafka": p.kafka.Limits, "amqp": p.amqp.Limits,
+		"logstore": p.store, "topic": p.topics, "group": p.groups, "producers": p.producers, "kafka": p.kafka.Limits, "amqp": p.amqp.Limits, "cluster": p.cluster,
 	} {
 		v := reflect.ValueOf(options)
 		for i := range v.NumField() {

@@ -170,6 +170,22 @@ func (b *Broker) Restart() error {
 	return b.Start()
 }
 
+// All returns the processes that the broker is: itself, or its nodes.
+func (b *Broker) All() []*Broker {
+	if b.cluster == nil {
+		return []*Broker{b}
+	}
+	return b.cluster.Nodes
+}
+
+// Settle waits until all nodes of the broker have come equally far: what one of them says then, the others say too.
+func (b *Broker) Settle() error {
+	if b.cluster == nil {
+		return nil
+	}
+	return b.cluster.AwaitEqual(readyLimit)
+}
+
 // Ended reports whether the broker's process is gone.
 func (b *Broker) Ended() bool { return b.process().ended() }
 

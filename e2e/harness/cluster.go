@@ -37,8 +37,8 @@ type Cluster struct {
 	temp    string
 }
 
-// clusterSecret is what all nodes share.
-const clusterSecret = "only-for-this-test"
+// ClusterSecret is what all nodes of a cluster share (cluster.secret).
+const ClusterSecret = "only-for-this-test"
 
 // logsVar, in the environment, names a folder to which all that the nodes of clusters print is copied, with what their goroutines did if the test
 // failed.
@@ -109,7 +109,7 @@ func (c *Cluster) node(name string, p place, address string) (*Broker, error) {
 	}
 	b := &Broker{
 		Name: name, Cluster: address, Dir: filepath.Join(temp, "data"), temp: temp, logFile: filepath.Join(temp, "log"),
-		env: append([]string{"POLYLOG_CLUSTER_SECRET=" + clusterSecret}, c.options.Env...),
+		env: append([]string{"POLYLOG_CLUSTER_SECRET=" + ClusterSecret}, c.options.Env...),
 	}
 	if p.space != "" {
 		b.prefix = []string{"ip", "netns", "exec", p.space}

@@ -11,7 +11,7 @@ import (
 )
 
 // nodesVar, in the environment, says how many nodes a broker of Launch has: with 3, every test that starts a broker has three, and its connections are spread over them.
-const nodesVar = "POLYLOG_NODES"
+const nodesVar = "E2E_NODES"
 
 // nodesWanted reads nodesVar; 1 is a broker without a cluster.
 func nodesWanted() (int, error) {

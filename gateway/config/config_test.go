@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"go.yaml.in/yaml/v4"
 	"golang.org/x/crypto/bcrypt"
 
 	"polylog/logstore"
@@ -87,7 +88,7 @@ func TestErrorsNameTheValueThePlaceAndTheRemedy(t *testing.T) {
 	}{
 		{file: "dtaa: x\n", want: []string{`FILE:1: unknown key "dtaa", did you mean "data"?`}},
 		{file: "amqp:\n  lisen: x\n", want: []string{`FILE:2: unknown key "amqp.lisen", did you mean "amqp.listen"?`}},
-		{file: "\nlisten: x\n", want: []string{`FILE:2: unknown key "listen", did you mean "amqp.listen"?`}},
+		{file: "\nkafkalisten: x\n", want: []string{`FILE:2: unknown key "kafkalisten", did you mean "kafka.listen"?`}},
 		{file: "kafka: {frame_max: 1}\n", want: []string{`FILE:1: unknown key "kafka.frame_max", did you mean "amqp.frame_max"?`}},
 		{file: "aqmp: {}\n", want: []string{`FILE:1: unknown key "aqmp", did you mean "amqp"?`}},
 		{file: "xylophone: 1\n", want: []string{`FILE:1: unknown key "xylophone"` + "\x00"}},
@@ -242,6 +243,10 @@ func unlike(t *testing.T, s setting) string {
 		return "interval"
 	case address, advertised:
 		return "127.0.0.1:1"
+	case optional:
+		return "there:1"
+	case words:
+		return "a:1,b:2"
 	case vhosts:
 		return "[/, other]"
 	case users:
@@ -256,17 +261,22 @@ func unlike(t *testing.T, s setting) string {
 func TestEveryKeyCanBeSetEverywhereAndIsPrinted(t *testing.T) {
 	t.Parallel()
 	for _, s := range Default().settings() {
-		if s.key == "mqtt.listen" {
+		if s.key == "mqtt.listen" || s.key == "cluster.secret" { // TestSecretIsNotPrinted
 			continue
 		}
 		want := unlike(t, s)
+		var more []Override // what the key makes necessary
+		if s.key == "cluster.listen" || s.key == "cluster.nats" {
+			more = []Override{{"node", "n1", "--node"}, {"cluster.secret", "s", "--set"}, {"cluster.seeds", "a:1,b:1", "--set"}}
+		}
 		section, name, nested := strings.Cut(s.key, ".")
 		text := s.key + ": " + want + "\n"
 		if nested {
 			text = section + ": {" + name + ": '" + want + "'}\n"
 		}
 		for from, c := range map[string]*Config{
-			"file": load(t, writeFile(t, text), nil), "environment": load(t, "", []string{s.env() + "=" + want}), "flag": load(t, "", nil, Override{s.key, want, "--set"}),
+			"file": load(t, writeFile(t, text), nil, more...), "environment": load(t, "", []string{s.env() + "=" + want}, more...),
+			"flag": load(t, "", nil, append(more, Override{s.key, want, "--set"})...),
 		} {
 			got, _ := find(c.settings(), s.key)
 			if got.to.text() == s.to.text() && s.key != "users" || s.key == "users" && c.Users[0].Name != "other" {
@@ -274,7 +284,7 @@ func TestEveryKeyCanBeSetEverywhereAndIsPrinted(t *testing.T) {
 			}
 			var w writer // without hashes, which take their time
 			w.config(c)
-			back := load(t, writeFile(t, w.b.String()), nil)
+			back := load(t, writeFile(t, w.b.String()), nil, more...)
 			again, _ := find(back.settings(), s.key)
 			if again.to.text() != got.to.text() {
 				t.Errorf("%s: %q was printed and read back as %q", s.key, got.to.text(), again.to.text())
@@ -417,5 +427,74 @@ func TestDefaultSyncConfirmsWhatIsOnTheDisk(t *testing.T) {
 	t.Parallel()
 	if p := Default().Sync.Policy; p != logstore.SyncAlways {
 		t.Errorf("the default sync policy is %v", p)
+	}
+}
+
+func TestSecretIsNotPrinted(t *testing.T) {
+	t.Parallel()
+	c := load(t, "", []string{"POLYLOG_CLUSTER_SECRET=hush"})
+	if c.Cluster.Secret != "hush" {
+		t.Errorf("the secret is %q", c.Cluster.Secret)
+	}
+	var w writer
+	w.config(c)
+	if strings.Contains(w.b.String(), "hush") {
+		t.Error("the secret is printed")
+	}
+	if _, err := Load(writeFile(t, w.b.String()), nil, nil); err == nil || !strings.Contains(err.Error(), "cluster.secret") {
+		t.Errorf("what stands for the secret is taken for it: %v", err)
+	}
+}
+
+func TestANodeOfAClusterIsToldWhatItNeeds(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		env  []string
+		want string
+	}{
+		{[]string{"POLYLOG_CLUSTER_LISTEN=:7000", "POLYLOG_CLUSTER_SEEDS=a:1,b:1", "POLYLOG_CLUSTER_SECRET=s"}, "node is not set"},
+		{[]string{"POLYLOG_NODE=n1", "POLYLOG_CLUSTER_LISTEN=:7000", "POLYLOG_CLUSTER_SEEDS=a:1,b:1"}, "cluster.secret is not set"},
+		{[]string{"POLYLOG_NODE=n1", "POLYLOG_CLUSTER_LISTEN=:7000", "POLYLOG_CLUSTER_SEEDS=a:1", "POLYLOG_CLUSTER_SECRET=s"}, "less than two addresses"},
+		{[]string{"POLYLOG_NODE=n1", "POLYLOG_CLUSTER_LISTEN=:7000", "POLYLOG_CLUSTER_SEEDS=a:1,b", "POLYLOG_CLUSTER_SECRET=s"}, `"b" is not HOST:PORT`},
+		{[]string{"POLYLOG_NODE=n 1", "POLYLOG_CLUSTER_LISTEN=:7000", "POLYLOG_CLUSTER_SEEDS=a:1,b:1", "POLYLOG_CLUSTER_SECRET=s"}, `node is "n 1"`},
+		{[]string{"POLYLOG_NODE=n1", "POLYLOG_CLUSTER_LISTEN=:7000", "POLYLOG_CLUSTER_NATS=nats://a:1", "POLYLOG_CLUSTER_SEEDS=a:1,b:1", "POLYLOG_CLUSTER_SECRET=s"}, "are both set"},
+	} {
+		if _, err := Load("", c.env, nil); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%v: %v, want %q in it", c.env, err, c.want)
+		}
+	}
+}
+
+// The nodes of docker-compose.yml are configured as a node can be.
+func TestTheShippedClusterIsConfiguredRightly(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile("../../docker-compose.yml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var file struct {
+		Services map[string]struct {
+			Environment map[string]string `yaml:"environment"`
+		} `yaml:"services"`
+	}
+	if err := yaml.Unmarshal(text, &file); err != nil {
+		t.Fatal(err)
+	}
+	if len(file.Services) != 3 {
+		t.Errorf("%d nodes, want 3", len(file.Services))
+	}
+	for name, s := range file.Services {
+		env := []string{"POLYLOG_DATA=/data"}
+		for k, v := range s.Environment {
+			env = append(env, k+"="+v)
+		}
+		c, err := Load("", env, nil)
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		if c.Node != name || len(c.Warnings) > 0 || len(c.Cluster.Seeds) != 3 {
+			t.Errorf("%s is node %q with the seeds %v; warnings: %v", name, c.Node, c.Cluster.Seeds, c.Warnings)
+		}
 	}
 }

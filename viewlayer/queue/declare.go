@@ -34,12 +34,13 @@ type Status struct {
 // as a durable queue without arguments. Errors: *topic.UnknownError (passive), *LockedError, *InequivalentError, *ArgumentError, *InternalError,
 // *topic.NameError (also for names that only the broker gives), or the store's.
 func (v *View) Declare(ctx context.Context, d Declaration) (Status, error) {
-	for {
-		find := v.topics.Find
-		if d.Passive {
-			find = func(namespace, name string) (*topic.Topic, error) { return v.topics.FindSurely(ctx, namespace, name) }
+	if v.shared { // the figures are of now, and so is what is not there
+		if err := v.comeUp(ctx); err != nil {
+			return Status{}, err
 		}
-		t, err := find(d.Namespace, d.Name)
+	}
+	for {
+		t, err := v.topics.Find(d.Namespace, d.Name)
 		var unknown *topic.UnknownError
 		if errors.As(err, &unknown) && !d.Passive {
 			t, err = v.create(ctx, d)

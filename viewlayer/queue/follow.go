@@ -76,8 +76,18 @@ const (
 	unsure
 )
 
-// takeIn reads what is new in the index topic. Follow alone calls it.
+// comeUp returns when the view knows all that was answered to anybody, on any node, before the call.
+func (v *View) comeUp(ctx context.Context) error {
+	if err := v.store.CatchUp(ctx); err != nil {
+		return err
+	}
+	return v.takeIn()
+}
+
+// takeIn reads what is new in the index topic.
 func (v *View) takeIn() error {
+	v.reading.Lock()
+	defer v.reading.Unlock()
 	own := v.unsure.Load() != sure
 	if v.unsure.CompareAndSwap(unsureSince, unsure) {
 		v.followed.Store(0)

@@ -61,6 +61,21 @@ func (q *Queue) get(ctx context.Context, h *Holder, noAck bool, g *getter) (left
 		return 0, err
 	}
 	defer q.taking.pass()
+	n, err := q.takeFor(ctx, h, noAck, g)
+	if err == nil && n == 0 && q.v.shared {
+		// To who asks, what another node has confirmed is there.
+		if err = q.v.comeUp(ctx); err == nil {
+			n, err = q.takeFor(ctx, h, noAck, g)
+		}
+	}
+	if err != nil || n == 0 {
+		return 0, err
+	}
+	return q.ready()
+}
+
+// takeFor takes a message for a Get, if there is one. The taking lock is held.
+func (q *Queue) takeFor(ctx context.Context, h *Holder, noAck bool, g *getter) (int, error) {
 	some, err := q.hasSome()
 	if err != nil || !some {
 		return 0, err
@@ -68,8 +83,5 @@ func (q *Queue) get(ctx context.Context, h *Holder, noAck bool, g *getter) (left
 	t := &q.taker
 	t.used, t.grants = true, t.grants[:0]
 	t.grant(h, nil, g, noAck, 1)
-	if _, err := q.take(ctx); err != nil {
-		return 0, err
-	}
-	return q.ready()
+	return q.take(ctx)
 }

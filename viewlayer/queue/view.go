@@ -59,7 +59,8 @@ type View struct {
 	followed  atomic.Int64
 	followers atomic.Int32 // calls of Follow: one, or none
 	follower  indexReader
-	seen      sightings // as long as others may have to be brought back
+	reading   sync.Mutex // held by who reads the index: follower and seen
+	seen      sightings  // as long as others may have to be brought back
 	unsure    atomic.Int32
 	grown     chan struct{} // holds one token: there may be something to take in
 
