@@ -23,9 +23,13 @@ run: build ## build and run the broker: bin/polylog serve ARGS, e.g. make run AR
 cluster: build ## run three nodes on this machine that are one broker (ports: scripts/cluster.sh)
 	@exec scripts/cluster.sh $(ARGS)
 
+# End-to-end tests that begin with a broker run once more with brokers of three nodes; those left out have clusters of their own, or look at single processes.
+OWN_NODES := Chaos|Histories|NodeEnds|Minority|EmptyNode|FirstOfThree|Rolling|Belong|Operator|Bench|HasNoRaces|Hostile
+
 # The race detector changes what allocates, so the tests that count allocations run once more without it.
-test: ## run all tests with the race detector, the allocation tests without, and each fuzz target for 2 s
+test: ## run all tests with the race detector, the allocation tests without, the end-to-end tests on three nodes, and each fuzz target for 2 s
 	CGO_ENABLED=1 go test -race -timeout 15m ./...
+	E2E_NODES=3 E2E_KILLS=4 go test -timeout 15m -skip '$(OWN_NODES)' ./e2e
 	go test -run Alloc ./...
 	FUZZTIME=2s scripts/fuzz.sh
 

@@ -24,7 +24,7 @@ const (
 	// smallBytes is a chunk that is not worth its own sync: there are no more than smallWindow of those on their way, and what comes meanwhile gathers.
 	smallBytes  = 32 << 10
 	smallWindow = 2
-	// outboxBytes bounds what waits to be sent; who proposes more waits.
+	// outboxBytes bounds what waits to be sent in each lane; who proposes more waits.
 	outboxBytes = 32 << 20
 	// resendAfter is how long after the last sign of progress everything that was not seen is sent anew.
 	resendAfter = time.Second
@@ -44,6 +44,7 @@ type flying struct {
 // lane is chunks that wait to be sent, the last of them perhaps still being filled.
 type lane struct {
 	chunks [][]byte
+	bytes  int // of them
 	count  int // proposals in the last one; 0: it is complete, or there is none
 }
 
@@ -65,7 +66,6 @@ type outbox struct {
 	quick, bulk lane
 	inFlight    []flying // ascending numbers
 	flightBytes int
-	bytes       int // of all
 	next        uint64
 	progress    time.Time // when something of what is in flight was last seen, or flight began
 	tried       time.Time // when all of it was last sent anew, or something was seen
@@ -94,8 +94,8 @@ func (o *outbox) begin(epoch uint64, description []byte) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.epoch, o.closed, o.next = epoch, nil, 1
-	o.quick, o.bulk, o.inFlight, o.flightBytes, o.bytes = lane{}, lane{}, nil, 0, 0
-	o.add(&o.quick, append(o.beginChunk(kindJoin, len(description)), description...))
+	o.quick, o.bulk, o.inFlight, o.flightBytes = lane{}, lane{}, nil, 0
+	o.quick.add(append(o.beginChunk(kindJoin, len(description)), description...))
 	o.wake()
 }
 
@@ -104,20 +104,27 @@ func (o *outbox) beginChunk(k kind, room int) []byte {
 }
 
 // add puts a complete chunk into a lane.
-func (o *outbox) add(l *lane, b []byte) {
+func (l *lane) add(b []byte) {
 	l.count = 0
 	l.chunks = append(l.chunks, b)
-	o.bytes += len(b)
+	l.bytes += len(b)
 }
+
+// isFull reports whether a proposal of this size must wait for room.
+func (l *lane) isFull(size int) bool { return l.bytes > 0 && l.bytes+size > outboxBytes }
 
 // propose adds a proposal.
 func (o *outbox) propose(ctx context.Context, p []byte) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if o.closed == nil && o.bytes > 0 && o.bytes+len(p) > outboxBytes {
+	l := &o.bulk
+	if len(p) <= quickMax {
+		l = &o.quick
+	}
+	if o.closed == nil && l.isFull(len(p)) {
 		stop := context.AfterFunc(ctx, func() { o.mu.Lock(); o.room.Broadcast(); o.mu.Unlock() })
 		defer stop()
-		for o.closed == nil && ctx.Err() == nil && o.bytes > 0 && o.bytes+len(p) > outboxBytes {
+		for o.closed == nil && ctx.Err() == nil && l.isFull(len(p)) {
 			o.room.Wait()
 		}
 		if err := ctx.Err(); err != nil {
@@ -129,10 +136,8 @@ func (o *outbox) propose(ctx context.Context, p []byte) error {
 		return o.closed
 	case len(p) > chunkMax:
 		o.split(p)
-	case len(p) <= quickMax:
-		o.gather(&o.quick, p)
 	default:
-		o.gather(&o.bulk, p)
+		o.gather(l, p)
 	}
 	o.wake()
 	return nil
@@ -141,12 +146,12 @@ func (o *outbox) propose(ctx context.Context, p []byte) error {
 // gather adds a proposal to a lane's last chunk, or begins another one.
 func (o *outbox) gather(l *lane, p []byte) {
 	if n := len(l.chunks); n == 0 || l.count == 0 || l.count == proposalsMax || len(l.chunks[n-1])+len(p) > chunkBytes {
-		o.add(l, o.beginChunk(kindData, max(len(p)+binary.MaxVarintLen32, 4<<10)))
+		l.add(o.beginChunk(kindData, max(len(p)+binary.MaxVarintLen32, 4<<10)))
 	}
 	last := &l.chunks[len(l.chunks)-1]
 	before := len(*last)
 	*last = append(binary.AppendUvarint(*last, uint64(len(p))), p...)
-	o.bytes += len(*last) - before
+	l.bytes += len(*last) - before
 	l.count++
 }
 
@@ -157,7 +162,7 @@ func (o *outbox) control(k kind, name string, epoch uint64) error {
 	if o.closed != nil {
 		return o.closed
 	}
-	o.add(&o.quick, appendAbout(o.beginChunk(k, len(name)+8), name, epoch))
+	o.quick.add(appendAbout(o.beginChunk(k, len(name)+8), name, epoch))
 	o.wake()
 	return nil
 }
@@ -169,7 +174,7 @@ func (o *outbox) split(p []byte) {
 		if n == len(p) {
 			k = kindLast
 		}
-		o.add(&o.bulk, append(o.beginChunk(k, n), p[:n]...))
+		o.bulk.add(append(o.beginChunk(k, n), p[:n]...))
 		p = p[n:]
 	}
 }
@@ -198,17 +203,9 @@ func (o *outbox) seen(epoch, number uint64, now time.Time) {
 		return
 	}
 	o.inFlight = o.inFlight[n:]
-	o.bytes = o.flightBytes + o.quick.size() + o.bulk.size()
 	o.progress, o.tried = now, now
 	o.room.Broadcast()
 	o.wake()
-}
-
-func (l *lane) size() (n int) {
-	for _, c := range l.chunks {
-		n += len(c)
-	}
-	return n
 }
 
 // resend has everything sent again: one on the way was lost, and those behind it did not count.
@@ -268,7 +265,11 @@ func (o *outbox) run() {
 func (o *outbox) due(now time.Time) (bs [][]byte) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if since := now.Sub(o.tried); len(o.inFlight) > 0 && (since >= o.resendAfter || o.again && since >= o.resendPause) {
+	after := o.resendAfter
+	if o.tried.After(o.progress) {
+		after *= 2 // a disk that is slow does not get faster by more to write
+	}
+	if since := now.Sub(o.tried); len(o.inFlight) > 0 && (since >= after || o.again && since >= o.resendPause) {
 		for _, f := range o.inFlight {
 			bs = append(bs, f.bytes)
 		}
@@ -281,7 +282,7 @@ func (o *outbox) due(now time.Time) (bs [][]byte) {
 			small++
 		}
 	}
-	for len(o.quick.chunks) > 0 && (len(o.quick.chunks[0]) >= smallBytes || small < smallWindow) && len(o.inFlight) < windowChunks {
+	for len(o.quick.chunks) > 0 && (len(o.quick.chunks[0]) >= smallBytes || small < smallWindow) && len(o.inFlight) < windowChunks && o.flightBytes < 2*windowBytes {
 		b := o.launch(&o.quick, now)
 		if len(b) < smallBytes {
 			small++
@@ -298,6 +299,9 @@ func (o *outbox) due(now time.Time) (bs [][]byte) {
 		}
 		bs = append(bs, b)
 	}
+	if len(bs) > 0 {
+		o.room.Broadcast()
+	}
 	return bs
 }
 
@@ -305,6 +309,7 @@ func (o *outbox) due(now time.Time) (bs [][]byte) {
 func (o *outbox) launch(l *lane, now time.Time) []byte {
 	b := l.chunks[0]
 	l.chunks[0] = nil
+	l.bytes -= len(b)
 	if l.chunks = l.chunks[1:]; len(l.chunks) == 0 {
 		l.count = 0
 	}

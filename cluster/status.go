@@ -98,7 +98,7 @@ func (n *Node) Figures() Figures {
 		f.Behind = k - f.Last
 	}
 	r.out.mu.Lock()
-	f.Waiting = int64(r.out.bytes)
+	f.Waiting = int64(r.out.flightBytes + r.out.quick.bytes + r.out.bulk.bytes)
 	r.out.mu.Unlock()
 	return f
 }
