@@ -73,7 +73,7 @@ func (e *BehindError) Error() string {
 func newOrder(o *Options, b *broker, s *stream, events chan<- event) *order {
 	r := &order{o: o, b: b, s: s, events: events, incarnation: randomNumber(), joined: make(chan struct{})}
 	subject := o.subject("order")
-	r.out = newOutbox(o.Node, r.incarnation, func(chunk []byte) error { return b.nc.Publish(subject, chunk) })
+	r.out = newOutbox(o.Node, r.incarnation, func(chunk []byte) error { return b.nc.Publish(subject, chunk) }, resendAfter, resendPause)
 	return r
 }
 

@@ -57,7 +57,7 @@ type outbox struct {
 	publish     func(b []byte) error
 	name        string
 	incarnation uint64
-	// The constants of these names; tests have less time.
+	// The constants of these names, save in tests.
 	resendAfter, resendPause time.Duration
 
 	mu          sync.Mutex
@@ -77,7 +77,7 @@ type outbox struct {
 	done        chan struct{}
 }
 
-func newOutbox(name string, incarnation uint64, publish func([]byte) error) *outbox {
+func newOutbox(name string, incarnation uint64, publish func([]byte) error, resendAfter, resendPause time.Duration) *outbox {
 	o := &outbox{
 		publish: publish, name: name, incarnation: incarnation, resendAfter: resendAfter, resendPause: resendPause, closed: errNotJoined,
 		kick: make(chan struct{}, 1), stop: make(chan struct{}), done: make(chan struct{}),

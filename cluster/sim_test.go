@@ -103,8 +103,7 @@ func (n *simNode) start() {
 	n.o = &Options{Name: "sim", Node: n.name, Logf: func(string, ...any) {}}
 	n.events = make(chan event, 64)
 	r := &order{o: n.o, s: &stream{identity: "sim"}, events: n.events, incarnation: randomNumber(), joined: make(chan struct{})}
-	r.out = newOutbox(n.name, r.incarnation, n.s.publish)
-	r.out.resendAfter, r.out.resendPause = 5*time.Millisecond, time.Millisecond
+	r.out = newOutbox(n.name, r.incarnation, n.s.publish, 5*time.Millisecond, time.Millisecond)
 	n.order = &simOrder{r, n.s}
 	var err error
 	n.store, err = logstore.Open(logstore.Options{
@@ -136,7 +135,7 @@ func (n *simNode) stop() {
 // answered took effect exactly once, what was refused never did, and all nodes come to the same state.
 func TestEachCommitTakesEffectOnceOnEveryNode(t *testing.T) {
 	t.Parallel()
-	for _, s := range seed.Draw(6) {
+	for _, s := range seed.Draw(3) {
 		t.Run(fmt.Sprint(s), func(t *testing.T) {
 			t.Parallel()
 			seed.Tell(t, s)
@@ -149,7 +148,7 @@ func TestEachCommitTakesEffectOnceOnEveryNode(t *testing.T) {
 			}
 			answered, unknown := map[string]bool{}, map[string]bool{}
 			var mu sync.Mutex
-			for round := range 12 {
+			for round := range 8 {
 				var wg sync.WaitGroup
 				for _, n := range nodes {
 					store := n.store
