@@ -2,10 +2,12 @@ package cluster
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"net"
 	"os"
+	"path/filepath"
 	"sync"
 	"testing"
 	"time"
@@ -206,4 +208,52 @@ func TestANodeWithoutALogBeginsWithACopy(t *testing.T) {
 		st := c.nodes[0].n.Status(ctx)
 		return st.Order.Error == "" && len(st.Order.Behind) == 0
 	})
+}
+
+// TestADamagedCopyOfTheOrderIsNotPassedOver damages the copy of the stream that a node has to read from its beginning: it must come to the others' state all the same.
+func TestADamagedCopyOfTheOrderIsNotPassedOver(t *testing.T) {
+	c := newTrio(t)
+	ctx := context.Background()
+	c.start()
+	random := make([]byte, 64<<10) // what compresses is healed by the server from what it has compressed
+	for i := range 100 {
+		rand.Read(random) //nolint:errcheck // crypto/rand does not fail
+		if _, err := c.nodes[i%3].n.store.Commit(ctx, logstore.Txn{Do: []logstore.Op{logstore.Put(fmt.Sprint("k", i), random)}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	c.equal()
+	ill := c.nodes[2]
+	ill.stop()
+	blocks, err := filepath.Glob(filepath.Join(ill.dir, "order", "jetstream", "*", "streams", "*", "msgs", "*.blk"))
+	if err != nil || len(blocks) == 0 {
+		t.Fatalf("no blocks of the stream are found: %v", err)
+	}
+	f, err := os.OpenFile(blocks[0], os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := f.WriteAt([]byte("damaged damaged damaged"), 300<<10); err != nil {
+		t.Fatal(err)
+	}
+	if err := f.Close(); err != nil {
+		t.Fatal(err)
+	}
+	names, err := filepath.Glob(filepath.Join(ill.dir, "*"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range names { // the log is lost, the copy of the order is there
+		if filepath.Base(name) != "order" {
+			if err := os.RemoveAll(name); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	if err := ill.start(ctx); err != nil {
+		t.Fatal(err)
+	}
+	c.equal()
 }

@@ -40,11 +40,22 @@ type Node struct {
 func (p *Peer) Open(ctx context.Context, so logstore.Options) (*Node, error) {
 	for {
 		n, err := p.open(ctx, so)
-		if behind := (*BehindError)(nil); errors.As(err, &behind) && !behind.Damaged && ctx.Err() == nil { // it was trimmed since its bounds were asked for
+		if behind := (*BehindError)(nil); errors.As(err, &behind) && ctx.Err() == nil { // it was trimmed since its bounds were asked for, or is damaged
 			p.o.Logf("%v", err)
+			p.lost(behind)
 			continue
 		}
 		return n, err
+	}
+}
+
+// lost notes that following has ended for this reason. What is damaged here would be met again, so the next log begins with a copy.
+func (p *Peer) lost(why error) {
+	var behind *BehindError
+	if errors.As(why, &behind) && behind.Damaged {
+		p.mu.Lock()
+		p.damaged = true
+		p.mu.Unlock()
 	}
 }
 
@@ -97,7 +108,13 @@ func (n *Node) prepare(ctx context.Context, so logstore.Options, last uint64, id
 	if err != nil {
 		return err
 	}
+	n.p.mu.Lock()
+	damaged := n.p.damaged
+	n.p.damaged = false
+	n.p.mu.Unlock()
 	switch {
+	case damaged:
+		return n.copyLog(ctx, so, "this node's copy of the order is damaged")
 	case unfinished:
 		return n.copyLog(ctx, so, "the last copy was not finished")
 	case identity != "" && identity != n.s.identity:
@@ -277,6 +294,7 @@ func (n *Node) watch() {
 				err = ErrGone
 			case eventLost:
 				err = n.order.whyLost()
+				n.p.lost(err)
 			}
 			n.overErr = err
 			n.store.GiveUp(err)

@@ -23,8 +23,9 @@ type Peer struct {
 
 	copies copies
 
-	mu   sync.Mutex
-	self greeting
+	mu      sync.Mutex
+	self    greeting
+	damaged bool // this node's copy of the order, as the last Node that followed it has found
 }
 
 // greeting is what a node says of itself before it has joined.

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
@@ -151,7 +152,11 @@ type natsLog struct {
 }
 
 func (natsLog) Noticef(string, ...any)              {}
-func (l natsLog) Warnf(format string, args ...any)  { l.logf("nats: "+format, args...) }
+func (l natsLog) Warnf(format string, args ...any) {
+	if !strings.HasPrefix(format, "Plaintext passwords") { // they are in memory only
+		l.logf("nats: "+format, args...)
+	}
+}
 func (l natsLog) Fatalf(format string, args ...any) { l.logf("nats: fatal: "+format, args...) }
 func (l natsLog) Errorf(format string, args ...any) { l.logf("nats: "+format, args...) }
 func (natsLog) Debugf(format string, args ...any)   {}

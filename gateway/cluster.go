@@ -40,6 +40,10 @@ func Serve(ctx context.Context, o Options) error {
 		g, err := New(ctx, o)
 		if err != nil && ctx.Err() == nil && (errors.Is(err, cluster.ErrGone) || errors.As(err, new(*cluster.BehindError))) {
 			o.Log.Error("beginning anew", zap.Error(err))
+			select {
+			case <-ctx.Done():
+			case <-time.After(anewPause):
+			}
 			continue
 		}
 		if err != nil && o.peer != nil && ctx.Err() != nil {
@@ -55,6 +59,9 @@ func Serve(ctx context.Context, o Options) error {
 		}
 	}
 }
+
+// anewPause is how long a node waits that could not even begin.
+const anewPause = time.Second
 
 // membershipError means that this node's part in the cluster is over, and that it can begin anew.
 type membershipError struct{ err error }
