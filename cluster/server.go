@@ -151,7 +151,7 @@ type natsLog struct {
 	logf func(format string, args ...any)
 }
 
-func (natsLog) Noticef(string, ...any)              {}
+func (natsLog) Noticef(string, ...any) {}
 func (l natsLog) Warnf(format string, args ...any) {
 	if !strings.HasPrefix(format, "Plaintext passwords") { // they are in memory only
 		l.logf("nats: "+format, args...)
