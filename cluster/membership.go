@@ -31,9 +31,8 @@ const (
 
 // beat is what a node says of itself all the time.
 type beat struct {
-	Node    string `json:"node"`
-	Process string `json:"process"`
-	Epoch   uint64 `json:"epoch"`
+	Node  string `json:"node"`
+	Epoch uint64 `json:"epoch"`
 	// Last is the last sequence of the stream that has come, Need the first one that this node may ask for again.
 	Last uint64 `json:"last"`
 	Need uint64 `json:"need"`
@@ -214,7 +213,7 @@ func (n *Node) hear(m *nats.Msg) {
 
 // say tells the others that this node lives.
 func (n *Node) say() {
-	b, err := json.Marshal(beat{Node: n.o.Node, Process: n.p.id, Epoch: n.order.wanted(), Last: n.order.last.Load(), Need: n.need()})
+	b, err := json.Marshal(beat{Node: n.o.Node, Epoch: n.order.wanted(), Last: n.order.last.Load(), Need: n.need()})
 	if err != nil {
 		panic("a beat has no JSON form: " + err.Error())
 	}

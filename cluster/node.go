@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"path/filepath"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -203,9 +202,6 @@ func (n *Node) Join(ctx context.Context, m Member) (epoch uint64, err error) {
 			return 0, err
 		}
 	}
-	if err := writeFile(filepath.Join(n.o.Dir, identityFile), []byte(n.s.identity)); err != nil {
-		return 0, err
-	}
 	told := time.AfterFunc(tellEvery, func() { n.o.Logf("still joining: the cluster has no majority, or no leader yet") })
 	defer told.Stop()
 	if epoch, err = n.order.join(ctx, w.epoch, description); err != nil {
@@ -261,13 +257,11 @@ func (n *Node) Leave(ctx context.Context) error {
 	if err := n.order.out.control(kindLeave, n.o.Node, epoch); err != nil {
 		return err
 	}
-	for {
-		select {
-		case <-n.over:
-			return nil
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		}
+	select {
+	case <-n.over:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
 	}
 }
 

@@ -282,23 +282,23 @@ func (o *outbox) due(now time.Time) (bs [][]byte) {
 			small++
 		}
 	}
-	for len(o.quick.chunks) > 0 && (len(o.quick.chunks[0]) >= smallBytes || small < smallWindow) && len(o.inFlight) < windowChunks && o.flightBytes < 2*windowBytes {
-		b := o.launch(&o.quick, now)
-		if len(b) < smallBytes {
-			small++
+	// send launches the first chunks of a lane for as long as there is one that fits, and it is worth its own sync.
+	send := func(l *lane, fits func(size int) bool) {
+		for len(l.chunks) > 0 {
+			size := len(l.chunks[0])
+			if !fits(size) || size < smallBytes && small >= smallWindow {
+				return
+			}
+			if size < smallBytes {
+				small++
+			}
+			bs = append(bs, o.launch(l, now))
 		}
-		bs = append(bs, b)
 	}
-	for len(o.bulk.chunks) > 0 && (len(o.inFlight) == 0 || len(o.inFlight) < windowChunks && o.flightBytes+len(o.bulk.chunks[0]) <= windowBytes) {
-		if len(o.bulk.chunks[0]) < smallBytes && small >= smallWindow {
-			break
-		}
-		b := o.launch(&o.bulk, now)
-		if len(b) < smallBytes {
-			small++
-		}
-		bs = append(bs, b)
-	}
+	send(&o.quick, func(int) bool { return len(o.inFlight) < windowChunks && o.flightBytes < 2*windowBytes })
+	send(&o.bulk, func(size int) bool {
+		return len(o.inFlight) == 0 || len(o.inFlight) < windowChunks && o.flightBytes+size <= windowBytes
+	})
 	if len(bs) > 0 {
 		o.room.Broadcast()
 	}

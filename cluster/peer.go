@@ -34,8 +34,7 @@ type greeting struct {
 	Process  string `json:"process"`
 	Last     uint64 `json:"last"`     // what its log has counted
 	Identity string `json:"identity"` // of the order that its log follows; "": none
-	Version  string `json:"version"`
-	Ready    bool   `json:"ready"` // it looked at its log
+	Ready    bool   `json:"ready"`    // it looked at its log
 }
 
 // Start starts the embedded server, or connects to the cluster that is operated elsewhere. It does not wait for other nodes.
@@ -149,7 +148,7 @@ func (p *Peer) decideFounder(all map[string][]greeting) (founding, error) {
 		switch {
 		case g.Identity != "":
 			return founding{}, &permanentError{fmt.Errorf("the log of node '%s' follows an order that is not there any more: what the embedded servers keep (the folder order of each data directory) was "+
-				"lost on all nodes; to go on from that log, take the file %s out of its directory and start that node with its log as the first of a new cluster", name, identityFile)}
+				"lost on all nodes. Bring one of them back from a backup; what that log holds can be read by starting the node alone, without cluster.*", name)}
 		case g.Last > 0 && base > 0:
 			return founding{}, &permanentError{fmt.Errorf("the nodes '%s' and '%s' both have data of their own, and a cluster can begin with that of one: move the data of the others away", founder, name)}
 		case g.Last > 0:
@@ -168,9 +167,6 @@ func (p *Peer) decideFounder(all map[string][]greeting) (founding, error) {
 	}
 	return founding{founder == p.o.Node, baseFor(base)}, nil
 }
-
-// identityFile is in a data directory whose log follows an order.
-const identityFile = "cluster-id"
 
 // findOrder finds the order, or founds it.
 func (p *Peer) findOrder(ctx context.Context) (s *stream, err error) {

@@ -4,8 +4,6 @@ import (
 	"encoding/binary"
 	"encoding/json"
 	"fmt"
-	"maps"
-	"slices"
 	"strings"
 
 	"polylog/logstore"
@@ -15,7 +13,7 @@ import (
 const (
 	memberPrefix = "cluster/n/"     // + name: Member as JSON
 	writerPrefix = "cluster/w/"     // + name: how far the writer has come (writer.encode)
-	leaderKey    = "cluster/leader" // name and epoch of who leads (lease.go)
+	leaderKey    = "cluster/leader" // name and epoch of who leads (membership.go)
 	identityKey  = "cluster/id"     // the stream that the log follows
 	serverPrefix = "cluster/x/"     // + name of an embedded server that is gone for good and is to be removed from the NATS cluster (servers.go)
 )
@@ -160,7 +158,8 @@ func (r *roster) judge(c *chunk) verdict {
 func (r *roster) take(c *chunk, sequence uint64) (ops []logstore.Op, whole []byte, err error) {
 	w := r.writers[c.writer]
 	if c.kind == kindJoin {
-		return r.join(c)
+		ops, err = r.join(c)
+		return ops, nil, err
 	}
 	w.number = c.number
 	switch c.kind {
@@ -181,17 +180,14 @@ func (r *roster) take(c *chunk, sequence uint64) (ops []logstore.Op, whole []byt
 			return nil, nil, err
 		}
 	}
-	if w = r.writers[c.writer]; w != nil { // who was forgotten has no place
-		ops = append(ops, logstore.Put(writerPrefix+c.writer, w.encode()))
-	}
-	return ops, whole, nil
+	return append(ops, logstore.Put(writerPrefix+c.writer, w.encode())), whole, nil
 }
 
 // join begins a writer's epoch.
-func (r *roster) join(c *chunk) ([]logstore.Op, []byte, error) {
+func (r *roster) join(c *chunk) ([]logstore.Op, error) {
 	var m Member
 	if err := json.Unmarshal(c.body, &m); err != nil {
-		return nil, nil, fmt.Errorf("%w: the description of node '%s': %w", errBadChunk, c.writer, err)
+		return nil, fmt.Errorf("%w: the description of node '%s': %w", errBadChunk, c.writer, err)
 	}
 	m.Name, m.Epoch, m.Live, m.Left = c.writer, c.epoch, true, false
 	if m.ID == 0 || r.hasID(m.ID, c.writer) {
@@ -205,7 +201,7 @@ func (r *roster) join(c *chunk) ([]logstore.Op, []byte, error) {
 	w := &writer{epoch: c.epoch, number: c.number, incarnation: c.incarnation, live: true}
 	r.writers[c.writer] = w
 	delete(r.pieces, c.writer)
-	return append(ops, putMember(m), logstore.Put(writerPrefix+c.writer, w.encode())), nil, nil
+	return append(ops, putMember(m), logstore.Put(writerPrefix+c.writer, w.encode())), nil
 }
 
 // hasID reports whether another member has the number.
@@ -303,14 +299,4 @@ func (r *roster) recollect(c *chunk, sequence uint64) {
 	if c.kind == kindPart {
 		r.pieces[c.writer] = append(r.pieces[c.writer], c.body...)
 	}
-}
-
-// live returns the members whose epoch goes on, by name.
-func (r *roster) live() (ms []Member) {
-	for _, name := range slices.Sorted(maps.Keys(r.members)) {
-		if m := r.members[name]; m.Live {
-			ms = append(ms, m)
-		}
-	}
-	return ms
 }

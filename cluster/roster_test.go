@@ -3,6 +3,8 @@ package cluster
 import (
 	"bytes"
 	"errors"
+	"maps"
+	"slices"
 	"testing"
 
 	"polylog/logstore"
@@ -231,4 +233,14 @@ func sealAnyway(b []byte) {
 		number |= uint64(b[16+i]) << (8 * i)
 	}
 	finishChunk(b, number)
+}
+
+// live returns the members whose epoch goes on, by name.
+func (r *roster) live() (ms []Member) {
+	for _, name := range slices.Sorted(maps.Keys(r.members)) {
+		if m := r.members[name]; m.Live {
+			ms = append(ms, m)
+		}
+	}
+	return ms
 }

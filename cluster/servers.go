@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"time"
 
 	"github.com/nats-io/nats.go"
 
@@ -90,16 +89,10 @@ func (n *Node) Remove(ctx context.Context, name string) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, apiSlow)
 	defer cancel()
-	t := time.NewTicker(retryPause)
-	defer t.Stop()
-	for {
-		if _, is := n.store.Get(memberPrefix + name); !is {
-			return nil
+	return retry(ctx, n.o, "removing node '"+name+"'", func(context.Context) error {
+		if _, is := n.store.Get(memberPrefix + name); is {
+			return errors.New("it is a member still")
 		}
-		select {
-		case <-ctx.Done():
-			return fmt.Errorf("removing node '%s': %w", name, context.Cause(ctx))
-		case <-t.C:
-		}
-	}
+		return nil
+	})
 }
